@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.demand.counters import Counters
-from analysis.demand.sums import Sums
+from analysis.demand.sums import NAMES, Sums
 from analysis.kernel.arrays import Floats, Indices
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.censoring import Recorded
@@ -51,6 +51,8 @@ class Rows:
 
     def replayed(self, sums: Sums, wanted: Counters, work: Work, figures: Sequence[str]) -> tuple[Indices, Floats]:
         """Return the units of ``wanted`` that have rows, and [figure, unit] the results of ``work``."""
+        from pyspark.sql.functions import broadcast
+
         from analysis.charges import charges, rules
         from analysis.schema import KEYS, ROWS
         from analysis.spark import session
@@ -60,13 +62,10 @@ class Rows:
         spark = session.start(self.command, self.settings)
         tasks = max(spark.sparkContext.defaultParallelism, int(wanted.rows(sums) // _TASK_ROWS) + 1)
         task = _Task(wanted.total(sums, "requests"), sums.circumstances.seconds, work, tuple(figures))
-        keys = self._stored(spark, "keys", KEYS).drop("date", "hour").distinct()
-        lines = spark.sql(
-            _LINES,
-            rules=rules(spark, keys, sums.present),
-            keys=keys,
-            assignment=spark.createDataFrame(wanted.assignment(sums)),
-        )
+        assignment = spark.createDataFrame(wanted.assignment(sums))
+        clients = broadcast(assignment.select(*NAMES).distinct())
+        keys = self._stored(spark, "keys", KEYS).join(clients, [*NAMES], "left_semi").drop("date", "hour").distinct()
+        lines = spark.sql(_LINES, rules=rules(spark, keys, sums.present), keys=keys, assignment=assignment)
         usage = self._stored(spark, "usage", ROWS)
         if (begin := self.period.begin) is not None:
             usage = usage.where(usage.time >= begin)
