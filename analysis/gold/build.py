@@ -116,12 +116,12 @@ class _Builder:
             "usage": usage,
             "documents": self._rows("documents", DOCUMENTS, hours),
             "keys": keys,
-            "rules": rules(self.spark, keys, present).cache(),
+            "rules": (counters := rules(self.spark, keys, present).cache()),
             "charges": charges(self.spark, usage, present),
             "recent": charges(self.spark, self._with_windows_before(usage, keys, before), present),
         }
-        for name_, view in views.items():
-            view.createOrReplaceTempView(name_)
+        for view, of_view in views.items():
+            of_view.createOrReplaceTempView(view)
         which = due[0] if len(due) == 1 else f"{due[0]} to {due[-1]}"
         for number, table in enumerate(TABLES, 1):
             show(f"gold of {name.removeprefix('date=')}, {which}: {table} ({number} of {len(TABLES)})")
@@ -132,7 +132,8 @@ class _Builder:
             self._write(table, made, name, due)
             if table == "client":
                 self.spark.sql(query("clocks")).createOrReplaceTempView("clocks")
-        self.spark.catalog.clearCache()
+        keys.unpersist()
+        counters.unpersist()
 
     def _with_windows_before(self, usage: DataFrame, keys: DataFrame, before: list[tuple[str, str]]) -> DataFrame:
         """Add the rows of hours before whose windows end in the hours of ``usage``."""

@@ -12,11 +12,11 @@ from analysis.charges import BYTES, MUTED_MS
 
 TABLES: Final = ("client", "charged", "counters", "readings", "muted", "moments", "shared", "users", "documents")
 KEPT: Final = ("client", "charged", "muted")
-"""Those that queries of later ones read."""
+"""The tables that queries of later tables read."""
 OF_HOURS: Final = ("muted", "moments", "users", "documents")
-"""Those whose tables of a day are the hours, one after the other."""
+"""The tables whose day is their hours, one after the other."""
 MOST_SUM: Final = 2**60
-"""An exbibyte, far below the maximum of a BIGINT: forged numbers must not overflow."""
+"""An exbibyte, far below the maximum of a BIGINT: forged numbers must not overflow. Sums are exact up to 2**53."""
 _TOTAL: Final = re.compile(r"\btotal\((\w+|IF\([^)]*\))\)")
 
 

@@ -99,11 +99,9 @@ class BrokerConnector:
             return found
         if self._cluster.can_ask and self._cluster.named:  # bootstrap leads to some broker, and its quota to none
             found = [broker for broker in found if broker.node_id != UNKNOWN]
-        return (
-            found
-            if owners is None
-            else sorted(found, key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))
-        )
+        if owners is not None:
+            found.sort(key=lambda broker: not (broker.reachable and owners.owns(broker.node_id)))
+        return found
 
     def _guarded(
         self, broker: BrokerWire, session: Session, node_id: int, wanted: int | None, *, is_named: bool
