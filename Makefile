@@ -114,8 +114,8 @@ BROKERS := integration and not matrix
 # Spark in front of a broker is slow; without one it is in test-analysis, and with one in the demo.
 SLOW := (slow or spark)
 # As Kafka's own build does: brokers on a busy machine may be late once. What fails twice fails; what passes the second
-# time is named in the summary.
-AGAIN := --reruns 1 -raR
+# time is in the summary, with what went wrong.
+AGAIN := --reruns 1 -ra --rerun-show-tracebacks
 
 test-brokers: setup  ## one of each kind against real brokers
 	$(BIN)/pytest $(AGAIN) -n 4 --dist loadfile --no-loadscope-reorder -m '$(BROKERS) and not $(SLOW)' $(OF_BROKERS)

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def secure_cluster() -> Iterator[SecureCluster]:
-    """One of its own: pages show all quotas of a cluster."""
+    """One for each page: it makes topics, and shows all quotas of a cluster."""
     with SecureCluster(USERS) as running:
         yield running
 
