@@ -35,9 +35,34 @@ def make(spark: SparkSession, warehouse: str) -> int:
     if not Folder(spark, warehouse).names("usage/date=*"):
         return 0
     with Writer(spark, warehouse, "gold") as writer:
-        # The newest first: the hour after midnight looks at the date before.
-        dates = writer.folder.names("usage/date=*")[::-1]
-        return sum(map(_Builder(spark, warehouse.rstrip("/"), writer, dates[0]).date, dates))
+        dates = writer.folder.names("usage/date=*")
+        builder = _Builder(spark, warehouse.rstrip("/"), writer.folder, dates[-1])
+        made, writes, removes = 0, dict[str, str](), list[str]()
+        for name in dates:
+            change = builder.date(name)
+            made += change.hours
+            # Dates are visible in their order, and those that a report may have seen together: else it would know of
+            # late documents in one, and not in the other. The first hour of a new date is due in any case.
+            if writes and change.is_new:
+                writer.publish(writes=writes, removes=removes)
+                writes, removes = {}, []
+            writes |= change.writes
+            removes += change.removes
+        if writes:
+            writer.publish(writes=writes, removes=removes)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a date's gold needs to be visible."""
+
+    hours: int
+    """How many were made."""
+    is_new: bool
+    """The date had no gold."""
+    writes: Mapping[str, str]
+    removes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +71,14 @@ class _Builder:
 
     spark: SparkSession
     root: str
-    writer: Writer
+    folder: Folder
     newest: str
     """The newest date."""
     made: str = field(default_factory=lambda: uuid4().hex[:12])
     """The name of new versions."""
 
-    @property
-    def folder(self) -> Folder:
-        return self.writer.folder
-
-    def date(self, name: str) -> int:
-        """Make the due hours of ``date=YYYY-MM-DD``; return their number."""
+    def date(self, name: str) -> _Change:
+        """Make the due hours of ``date=YYYY-MM-DD``."""
         begun_s = time.monotonic()  # noqa: TID251  how long it took
         stored, known = self._stored(name), inventory.read(self.folder, name)
         due = sorted(self._due(name, stored, known.hours))
@@ -69,13 +90,13 @@ class _Builder:
             self._day(name, hours)
             day = Version(self.made, sorted(hours))
         new = Inventory(hours, day)
-        if new != known:
-            text = inventory.text(name, new)
-            self.writer.publish(writes={inventory.place(name): text}, removes=self._unlisted(name, known, new))
         if due:
             took_s = time.monotonic() - begun_s  # noqa: TID251  as above
             to_stderr(f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {took_s:.1f} s")
-        return len(due)
+        if new == known:
+            return _Change(0, not known.hours, {}, ())
+        removes = self._unlisted(name, known, new)
+        return _Change(len(due), not known.hours, {inventory.place(name): inventory.text(name, new)}, removes)
 
     def _unlisted(self, name: str, *lists: Inventory) -> list[str]:
         """Return all of a date that is not listed: what was replaced, what killed runs left, other forms of gold."""
@@ -110,10 +131,12 @@ class _Builder:
         usage = self._rows("usage", ROWS, hours)
         read = [*hours, *before]
         keys = self._rows("keys", KEYS, read).drop("date", "hour").distinct().cache()
+        usage.createOrReplaceTempView("usage")
+        sums = self.spark.sql(query("sums")).cache()
         rows, columns = self._footers(read)
         present = present_in(columns)
         views = {
-            "usage": usage,
+            "sums": sums,
             "documents": self._rows("documents", DOCUMENTS, hours),
             "keys": keys,
             "rules": (counters := rules(self.spark, keys, present).cache()),
@@ -132,8 +155,8 @@ class _Builder:
             self._write(table, made, name, due)
             if table == "client":
                 self.spark.sql(query("clocks")).createOrReplaceTempView("clocks")
-        keys.unpersist()
-        counters.unpersist()
+        for cached in (keys, sums, counters):
+            cached.unpersist()
 
     def _with_windows_before(self, usage: DataFrame, keys: DataFrame, before: list[tuple[str, str]]) -> DataFrame:
         """Add the rows of hours before whose windows end in the hours of ``usage``."""

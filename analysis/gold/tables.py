@@ -1,7 +1,7 @@
 """The gold tables: their queries are in ``sql``, one makes hours and ``…_day.sql`` a day from its hours.
 
-Queries of hours read the views ``usage`` (rows of the hours), ``keys``, ``documents``, those of ``analysis.charges``,
-``recent`` (charges, with those of the last window before), and earlier tables of TABLES.
+Queries of hours read the views ``usage`` (rows of the hours), ``sums``, ``keys``, ``documents``, those of
+``analysis.charges``, ``recent`` (charges, with those of the last window before), and earlier tables of TABLES.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
@@ -93,7 +93,7 @@ def _only(connection: "DuckDBPyConnection", client: ClientFilter) -> None:
         connection.execute(f"CREATE VIEW main.{name} AS SELECT * FROM gold.{name} WHERE {is_own}")
     for name in ("counters", "readings"):
         connection.execute(f"CREATE VIEW main.{name} AS SELECT * FROM gold.{name} WHERE {own}")
-    by_hours = """SELECT cluster, "user", client_id, exempt, date, hour, sum(bytes_in) AS bytes_in,
+    by_hours = """SELECT cluster, "user", client_id, exempt, date, hour, NULL AS minute, sum(bytes_in) AS bytes_in,
         sum(bytes_out) AS bytes_out, sum(requests) AS requests FROM main.client GROUP BY ALL"""
     connection.execute(f"CREATE VIEW main.users AS {by_hours}")
     moments = f"SELECT * FROM gold.moments WHERE {is_own}" if not client.is_address else "FROM gold.moments LIMIT 0"
@@ -159,10 +159,17 @@ def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
     connection.execute(f"CREATE OR REPLACE TABLE earlier_boots AS {earlier}")
 
 
-def price(connection: "DuckDBPyConnection", rates: "Rates | None", zone: ZoneInfo) -> None:
-    """Create ``rates``, and ``local_hours`` with the local day and month of each UTC hour.
+def price(
+    connection: "DuckDBPyConnection",
+    rates: "Rates | None",
+    zone: ZoneInfo,
+    begin: datetime | None,
+    end: datetime | None,
+) -> None:
+    """Create ``rates``, and ``local_quarters`` with the local day and month of each quarter of an hour.
 
-    Raises AnalysisError for a zone whose midnight is not at a full UTC hour: gold is by UTC hours.
+    Days before that of ``begin``, or after the last before ``end``, are left out: periods are of full hours, and days
+    of some zones begin between them. Raises AnalysisError for a zone whose days begin elsewhere.
     """
     connection.execute(
         "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, "
@@ -174,30 +181,33 @@ def price(connection: "DuckDBPyConnection", rates: "Rates | None", zone: ZoneInf
         values = [sku, description, unit, *priced, rates and rates.currency]
         connection.execute("INSERT INTO rates VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     connection.execute(
-        "CREATE TABLE local_hours (date DATE, hour INTEGER, hour_ms BIGINT, day DATE, day_ms BIGINT, "
-        "next_day_ms BIGINT, month_ms BIGINT, next_month_ms BIGINT)"
+        "CREATE TABLE local_quarters (date DATE, hour INTEGER, minute INTEGER, hour_ms BIGINT, day DATE, "
+        "day_ms BIGINT, next_day_ms BIGINT, month_ms BIGINT, next_month_ms BIGINT)"
     )
-    hours = rows(connection, "SELECT DISTINCT date, hour FROM users ORDER BY date, hour")
-    lines = [
-        _local(datetime(each["date"].year, each["date"].month, each["date"].day, each["hour"], tzinfo=UTC), zone)
-        for each in hours
-    ]
+    first = begin and begin.astimezone(zone).date()
+    last = end and (end - timedelta(microseconds=1)).astimezone(zone).date()
+    lines = []
+    for at in rows(connection, "SELECT DISTINCT date, hour, minute FROM users ORDER BY ALL"):
+        quarter = datetime(at["date"].year, at["date"].month, at["date"].day, at["hour"], at["minute"] or 0, tzinfo=UTC)
+        day = quarter.astimezone(zone).date()
+        if (first is None or first <= day) and (last is None or day <= last):
+            hour_ms = round(quarter.replace(minute=0).timestamp() * 1000)
+            lines.append([*at.values(), hour_ms, day, *_bounds_ms(day, zone, is_hourly=at["minute"] is None)])
     if lines:
-        connection.executemany("INSERT INTO local_hours VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lines)
+        connection.executemany("INSERT INTO local_quarters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", lines)
 
 
-def _local(hour: datetime, zone: ZoneInfo) -> list[Any]:
-    day = hour.astimezone(zone).date()
+def _bounds_ms(day: date, zone: ZoneInfo, *, is_hourly: bool) -> list[int]:
+    """Return the begins of a local day, the next day, its month and the next month."""
     month = day.replace(day=1)
     bounds = (day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1))
     begins = [datetime(each.year, each.month, each.day, tzinfo=zone).astimezone(UTC) for each in bounds]
-    if any(each.minute or each.second for each in begins[:2]):
+    if any(each.second or each.minute % (60 if is_hourly else 15) for each in begins[:2]):
         raise AnalysisError(
-            f"--zone {zone.key}: its days begin at {begins[0]:%H:%M} UTC, and gold is by full UTC hours: take UTC, or "
-            "a zone whose offset is in full hours"
+            f"--zone {zone.key}: its days begin at {begins[0]:%H:%M:%S} UTC, and use of a "
+            f"{'client is by full UTC hours' if is_hourly else 'user by quarters of UTC hours'}: take another --zone"
         )
-    times = [round(each.timestamp() * 1000) for each in begins]
-    return [hour.date(), hour.hour, round(hour.timestamp() * 1000), day, *times]
+    return [round(each.timestamp() * 1000) for each in begins]
 
 
 def make(connection: "DuckDBPyConnection", names: Iterable[str], what: str = "TABLE main") -> None:

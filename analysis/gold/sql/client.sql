@@ -1,5 +1,5 @@
 -- client: a row for each client on a broker of a proxy, by mode, interval and window
--- reads: usage, keys
+-- reads: sums, keys
 --   cluster, instance, broker, listener, user, client_id, ip: the client; user and client_id are null for nobody yet (a
 --     refused connection), ip for clients without one
 --   mode, exempt
@@ -11,14 +11,6 @@
 --   connections: the most at one time
 --   interval_ms: nominal length of an interval, in whole seconds
 --   window_ms, sample_ms, controller_window_ms: the windows of enforcement
-WITH summed AS (
-    SELECT date, hour, key, count(*) AS rows, total(interval_ms) AS active_ms,
-        total(bytes_in) AS bytes_in, total(bytes_out) AS bytes_out, total(requests) AS requests,
-        total(request_time_ms) AS request_time_ms, total(connections_opened) AS connections_opened,
-        total(connections_refused) AS connections_refused, total(accept_waits) AS accept_waits,
-        total(accept_wait_ms) AS accept_wait_ms, max(connections) AS connections,
-        min(unix_millis(time)) AS begin_ms, max(unix_millis(time) + interval_ms) AS end_ms
-    FROM usage GROUP BY date, hour, key)
 SELECT date, hour, cluster, instance, broker, listener, user, client_id, ip, mode, exempt, nominal_ms AS interval_ms,
     samples * sample_ms AS window_ms, sample_ms, controller_samples * controller_sample_ms AS controller_window_ms,
     total(rows) AS rows, total(active_ms) AS active_ms, total(bytes_in) AS bytes_in, total(bytes_out) AS bytes_out,
@@ -26,6 +18,6 @@ SELECT date, hour, cluster, instance, broker, listener, user, client_id, ip, mod
     total(connections_opened) AS connections_opened, total(connections_refused) AS connections_refused,
     total(accept_waits) AS accept_waits, total(accept_wait_ms) AS accept_wait_ms, max(connections) AS connections,
     min(begin_ms) AS begin_ms, max(end_ms) AS end_ms
-FROM summed JOIN keys USING (key)
+FROM sums JOIN keys USING (key)
 GROUP BY date, hour, cluster, instance, broker, listener, user, client_id, ip, mode, exempt, nominal_ms,
     samples * sample_ms, sample_ms, controller_samples * controller_sample_ms

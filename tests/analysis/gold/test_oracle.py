@@ -206,13 +206,14 @@ def test_gold_moments_list_busiest_clients_and_the_rest(gold: Gold) -> None:
     assert {each["is_rest"] for each in gold.table("moments")} == {True, False}
 
 
-def test_users_have_hours_also_in_days(gold: Gold) -> None:
+def test_users_have_quarters_of_hours_also_in_days(gold: Gold) -> None:
     moved: Counter[tuple[Any, ...]] = Counter()
     for row in oracle.rows(gold.documents):
-        moved[oracle.hour_of(row["time_ms"]), row["user"], row["exempt"]] += row["bytes_in"]
-    assert {(e["at"], e["user"], e["exempt"]): e["bytes_in"] for e in gold.table("users")} == moved
+        minute = row["time_ms"] // 60_000 % 60 // 15 * 15
+        moved[oracle.hour_of(row["time_ms"]), minute, row["user"], row["exempt"]] += row["bytes_in"]
+    assert {(e["at"], e["minute"], e["user"], e["exempt"]): e["bytes_in"] for e in gold.table("users")} == moved
     before = {key: value for key, value in moved.items() if key[0] < oracle.hour_of(world.MIDNIGHT_MS)}
-    assert {(e["at"], e["user"], e["exempt"]): e["bytes_in"] for e in gold.table("users", "day")} == before
+    assert {(e["at"], e["minute"], e["user"], e["exempt"]): e["bytes_in"] for e in gold.table("users", "day")} == before
 
 
 def test_gold_lists_each_document_once_with_late_and_first(gold: Gold) -> None:

@@ -126,7 +126,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
         "victim_client_id": _T,
         "caused_ms": _F,
     },
-    "users": {"cluster": _T, "user": _T, "exempt": _B, **_MOVED, "begin_ms": _N, "end_ms": _N},
+    "users": {"minute": _N, "cluster": _T, "user": _T, "exempt": _B, **_MOVED, "begin_ms": _N, "end_ms": _N},
     "documents": {
         "cluster": _T,
         "instance": _T,

@@ -185,18 +185,21 @@ RATES = "currency: EUR\nrates:\n  bytes_in: {per: 1GiB, price: 0.5}\n"
         ("Europe/Berlin", date(2026, 3, 29), 23),
         ("Europe/Berlin", date(2026, 10, 25), 25),
         ("UTC", date(2026, 3, 29), 24),
+        ("Asia/Kolkata", date(2026, 3, 29), 24),
+        ("Asia/Kathmandu", date(2026, 3, 29), 24),
+        ("America/St_Johns", date(2026, 3, 8), 23),
     ],
 )
 def test_a_day_is_charged_by_the_clock_of_its_zone(tmp_path: Path, zone: str, day: date, length: int) -> None:
-    """Also on the days on which the clock is changed: each hour moves 1 GiB."""
+    """Also on the days on which the clock is changed, and between full hours: each quarter of an hour moves 256 MiB."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
-    hours = [midnight + timedelta(hours=n) for n in range(-3, length + 3)]
+    hours = [midnight.replace(minute=0) + timedelta(hours=n) for n in range(-3, length + 4)]
     by_hand.write(
         tmp_path / "w",
         {
             hour: {
                 "client": [client(hour)],
-                "users": [{"bytes_in": 2**30, "exempt": False}],
+                "users": [{"minute": 15 * n, "bytes_in": 2**28, "exempt": False} for n in range(4)],
                 "documents": documents(hour, [hour.hour]),
             }
             for hour in hours
@@ -231,11 +234,13 @@ def test_a_day_is_charged_by_the_clock_of_its_zone(tmp_path: Path, zone: str, da
             "--from",
             f"{hours[0]:%Y-%m-%dT%H:%MZ}",
             "--to",
-            f"{hours[-1] + timedelta(hours=1):%Y-%m-%dT%H:%MZ}",
+            f"{(end := hours[-1] + timedelta(hours=1)):%Y-%m-%dT%H:%MZ}",
         ),
         "chargeback",
     )
-    assert [each["ConsumedQuantity"] >> 30 for each in whole if each["SkuId"] == "bytes_in"] == [3, length, 3]
+    quarter, next_midnight = timedelta(minutes=15), midnight + timedelta(hours=length)
+    quarters = [(midnight - hours[0]) // quarter, 4 * length, (end - next_midnight) // quarter]
+    assert [each["ConsumedQuantity"] >> 28 for each in whole if each["SkuId"] == "bytes_in"] == quarters
 
 
 def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path: Path) -> None:
@@ -422,7 +427,10 @@ def test_report_names_rows_that_are_not_in_gold_yet(tmp_path: Path) -> None:
     [
         (("--from", "2027-01-01"), "what is stored is of 2026-03-01T12:00 to 2026-03-01T13:00 UTC"),
         (("--zone", "Mars/Olympus"), "'Mars/Olympus' is not a time zone"),
-        (("--zone", "Asia/Kolkata"), "gold is by full UTC hours"),
+        (
+            ("--zone", "Asia/Kolkata", "--client", "user=alice"),
+            "use of a client is by full UTC hours: take another --zone",
+        ),
         (("--rates", "/nowhere"), "/nowhere: no such file"),
         (("--client", "alice"), "'alice' names no client"),
         (("--out", "{warehouse}/usage/x"), "is in usage/, a table of the warehouse"),
