@@ -24,7 +24,7 @@ from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
-from proxy.workers.child import Child, Process, new_process
+from proxy.workers.child import Child
 from proxy.workers.merging import MERGED, Merge
 from proxy.workers.ports import Ports
 from proxy.workers.process import usage_of
@@ -60,10 +60,8 @@ class Workers:
         self._turn = asyncio.Lock()
         """Held while the workers make a page: each makes one after the other anyway, and to the end, whoever waits."""
         self._looking: asyncio.Task[None] | None = None
-        self._spare: asyncio.Task[Process] | None = None
-        """A process in reserve: a new one has to load its modules for about a second."""
         self._children = [
-            Child(number, self._ports, self._take, self._wanted, self._answer, self._sums.ended)
+            Child(number, self._ports, self._wanted, self._answer, self._sums.ended)
             for number in range(settings.workers)
         ]
 
@@ -142,10 +140,6 @@ class Workers:
         lasts = await asyncio.gather(*(each.stop() for each in self._children))
         if self._looking is not None:  # until now: one that hangs while it drains is killed
             self._looking.cancel()
-        if self._spare is not None:
-            with suppress(OSError):  # noted when it failed
-                await (await self._spare).end()
-            self._spare = None
         handed_over = {number: last for number, last in enumerate(lasts) if last is not None}
         self._left += [(columns, number) for number, last in handed_over.items() for columns in last.usage]
         return sum(each.cut_off for each in handed_over.values())
@@ -162,11 +156,6 @@ class Workers:
             if error is not None:
                 raise error
         self._looking = spawn(self._look_after_them(), "look after the workers")
-
-    async def _take(self) -> Process:
-        """Return the process in reserve, or a new one."""
-        taken, self._spare = self._spare, None
-        return await (new_process(self.in_force.settings.log) if taken is None else taken)
 
     def _wanted(self, number: int) -> InForce:
         """Return what has to be in force in a process: of the parts, its own."""
@@ -207,8 +196,6 @@ class Workers:
     async def _look_after_them(self) -> None:
         while True:
             await attempt("look after the workers", self.report)
-            if self._spare is None:
-                self._spare = spawn(new_process(self.in_force.settings.log), "start a process")
             self._look_now.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
