@@ -92,6 +92,13 @@ class Limits(Section):
         description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
         "`controller_mutation_rate`. 256 KiB is enough for some 5,000 topics.",
     )
+    memory_bytes: Bytes | None = Field(
+        None,
+        alias="memory",
+        description="The most memory (resident set) of all processes together; each worker has an equal part, and the "
+        "supervisor of several one more. See [operations.md](operations.md#memory). Default: 0.8 of the limit of the "
+        "container or unit (cgroup), none without one.",
+    )
     connections: Count | None = Field(
         None,
         description="The most client connections at once: `max.connections`. Each takes two descriptors. Default: "
@@ -195,7 +202,8 @@ class Settings(Section):
     workers: WorkerCount = Field(
         1,
         description="The number of processes that move bytes, each with brokers of its own; `auto`: one for each core "
-        "but one. See [scaling.md](scaling.md#several-workers).",
+        "but one, of those that the limit of the container or unit (cgroup) allows. "
+        "See [scaling.md](scaling.md#several-workers).",
     )
     owners: Given[Owners] = None
     quotas: Quotas

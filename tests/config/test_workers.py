@@ -1,10 +1,10 @@
 """The number of workers."""
 
-import os
 from pathlib import Path
 
 import pytest
 
+from config import cgroup
 from config.loader import load_settings
 from tests.config.loading import problems
 from tests.config.test_owners import HOSTS, PORTS
@@ -29,15 +29,15 @@ def written(workers: str, *listeners: str) -> str:
 def test_worker_count_is_the_one_configured(
     file: Path, monkeypatch: pytest.MonkeyPatch, cores: int, text: str, number: int
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(cgroup, "cpus", lambda: float(cores))
     file.write_text(written(text, AT_PORTS))
     assert load_settings(file).workers == number
 
 
 def test_auto_leaves_a_core_and_has_a_bound(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(written("workers: auto", AT_PORTS))
-    for cores, number in ((4, 3), (200, 64)):
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+    for cores, number in ((4.0, 3), (200.0, 64), (0.5, 1), (2.0, 1), (2.5, 2)):
+        monkeypatch.setattr(cgroup, "cpus", lambda cores=cores: cores)
         assert load_settings(file).workers == number
 
 
