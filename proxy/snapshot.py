@@ -144,12 +144,3 @@ class ProcessState:
     """Times that it was started again."""
     cpu_s: float
     """CPU time, also of the processes before a restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainResult:
-    """The result of draining."""
-
-    sessions: int
-    cut_off: int
-    """Sessions among them that were cut off at the deadline."""

@@ -26,7 +26,7 @@ from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, r
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins
-from proxy.edge.memory import MemoryCeiling, ceiling_of
+from proxy.edge.memory import MemoryCeiling
 from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.routes import Routes
@@ -44,7 +44,7 @@ from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Alarms, Throttling
 from proxy.session.worker_state import WorkerState
-from proxy.snapshot import DrainResult, WorkerSnapshot
+from proxy.snapshot import WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
 from proxy.state.paging import Query
 from proxy.state.rows import Page
@@ -115,7 +115,7 @@ class Worker:
         self._connections_limit = 0
         self._is_closed = False
         self._listeners: list[Listener] = []
-        self._memory = MemoryCeiling(ceiling_of(settings), self._sessions)
+        self._memory = MemoryCeiling(settings.memory_ceiling_bytes, self._sessions)
         self._routes = Routes(settings, self._rejections.count_refused)
         self._state = self._state_of_sessions(ask)
         self._rows = StateOfWorker(
@@ -175,7 +175,6 @@ class Worker:
                 each.requests for table in self._tables for each in table.values() if each.spec.api_key == ALTER
             ),
             fenced=self.in_force.fenced,
-            connections_limit=self._connections_limit,
         )
 
     async def page(self, resource: str, query: Query) -> Page:
@@ -190,11 +189,11 @@ class Worker:
         spawn(drain(found, _CLOSE_S), "close connections")
         return len(found)
 
-    async def drain(self, timeout_s: float) -> DrainResult:
+    async def drain(self, timeout_s: float) -> int:
         self._close_listeners()
         sessions = self._sessions()
         log.info("draining", sessions=len(sessions))
-        return DrainResult(len(sessions), await drain(sessions, timeout_s))
+        return await drain(sessions, timeout_s)
 
     async def stop(self) -> int:
         self._close_listeners()

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple, cast
 
 import structlog
 
-from config import cgroup
-from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.wires import AsyncioWire
 from proxy.runtime.faults import contained
@@ -34,8 +32,6 @@ _CLOSED_FROM: Final = 0.95
 _CLOSED_UNTIL: Final = 0.90
 _LEAST_BYTES: Final = 32 * 1024
 """A session that buffers less is not closed: that would free next to nothing."""
-_OF_GROUP: Final = 0.8
-"""The part of the cgroup's limit: the kernel's socket buffers count there, too."""
 _NEAR: Final = 0.5
 _LOOK_EVERY_S: Final = {False: 0.1, True: 0.01}
 """Whether the ceiling is near → when to look again: sessions may take hundreds of megabytes a second. A look takes
@@ -62,15 +58,6 @@ def judge(used_bytes: int, ceiling_bytes: int, *, refuses: bool) -> Verdict:
     share = used_bytes / ceiling_bytes
     excess_bytes = used_bytes - int(_CLOSED_UNTIL * ceiling_bytes) if share >= _CLOSED_FROM else 0
     return Verdict(share >= (_ACCEPTED_BELOW if refuses else _REFUSED_FROM), excess_bytes)
-
-
-def ceiling_of(settings: Settings) -> int | None:
-    """Return the ceiling of one process, in bytes: all have equal parts, the supervisor of several workers included."""
-    ceiling_bytes = settings.limits.memory_bytes
-    if ceiling_bytes is None and (of_group := cgroup.memory_bytes()) is not None:
-        ceiling_bytes = int(of_group * _OF_GROUP)
-    processes = 1 if settings.workers == 1 else settings.workers + 1
-    return None if ceiling_bytes is None else ceiling_bytes // processes
 
 
 def resident_bytes() -> int:

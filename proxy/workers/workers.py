@@ -17,7 +17,7 @@ from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.snapshot import DrainResult, WorkerSnapshot
+from proxy.snapshot import WorkerSnapshot
 from proxy.state.paging import Query, cut, first
 from proxy.state.resources import RESOURCES
 from proxy.state.rows import BrokerRow, Page, WorkerRow
@@ -90,7 +90,6 @@ class Workers:
             wrong_brokers=tuple(dict.fromkeys(each for of_one in reports for each in of_one.wrong_brokers)),
             alterations=sum(each.alterations for each in reports) + sum(each.restarts for each in self._children),
             fenced=self.in_force.fenced,
-            connections_limit=sum(each.connections_limit for each in reports),
             workers=tuple(each.state for each in self._children),
         )
 
@@ -130,10 +129,9 @@ class Workers:
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         return sum((await self._all(Worker.close_connections, user, client_id, peer)).values())
 
-    async def drain(self, timeout_s: float) -> DrainResult:
+    async def drain(self, timeout_s: float) -> int:
         self._stop_accepting()
-        results = (await self._all(Worker.drain, timeout_s)).values()
-        return DrainResult(sum(each.sessions for each in results), sum(each.cut_off for each in results))
+        return sum((await self._all(Worker.drain, timeout_s)).values())
 
     async def stop(self) -> int:
         self._stop_accepting()
@@ -158,8 +156,9 @@ class Workers:
         self._looking = spawn(self._look_after_them(), "look after the workers")
 
     def _wanted(self, number: int) -> InForce:
-        """Return what has to be in force in a process: of the parts, its own."""
-        return replace(self.in_force, parts=self.in_force.parts[number : number + 1])
+        """Return what has to be in force in a process: its own parts and limits."""
+        in_force = self.in_force
+        return replace(in_force, parts=in_force.parts[number : number + 1], settings=in_force.settings.of_one_worker())
 
     async def _bring(self) -> None:
         """Have everything in force in all processes; those that are starting, or end meanwhile, begin with it."""

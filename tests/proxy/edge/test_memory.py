@@ -11,7 +11,7 @@ from config import cgroup
 from config.loader import load_settings
 from protocol.errors import Cause
 from proxy.edge import memory
-from proxy.edge.memory import MemoryCeiling, Verdict, buffered_bytes, ceiling_of, judge, resident_bytes
+from proxy.edge.memory import MemoryCeiling, Verdict, buffered_bytes, judge, resident_bytes
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
 from tests.proxy.front import client, front
@@ -62,7 +62,7 @@ def test_each_process_has_its_part_of_what_is_configured_or_else_of_the_cgroups_
     text = CONFIG.format(broker=1, bind=2, port=3, admin=4, mode="enforce", more="")
     limits = "" if configured is None else f"limits: {{memory: {configured}}}\n"
     (tmp_path / "sluice.yaml").write_text(f"{text}{limits}workers: {workers}\n")
-    assert ceiling_of(load_settings(tmp_path / "sluice.yaml")) == ceiling
+    assert load_settings(tmp_path / "sluice.yaml").memory_ceiling_bytes == ceiling
 
 
 @pytest.mark.asyncio

@@ -13,7 +13,7 @@ from tests.harness.clock import Clock
 
 pytestmark = pytest.mark.asyncio
 
-REPORT = Report((), (), (), {}, 1.5, ({},), (), 0, fenced=False, connections_limit=10)
+REPORT = Report((), (), (), {}, 1.5, ({},), (), 0, fenced=False)
 
 
 class Running:
