@@ -45,7 +45,7 @@ _give_back: Final = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
 
 
 class Verdict(NamedTuple):
-    """What happens at so much memory."""
+    """The measures at so much memory."""
 
     refuses: bool
     """New connections are refused."""
