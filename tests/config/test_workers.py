@@ -58,3 +58,13 @@ def test_invalid_workers_setting_is_refused_with_its_fix(file: Path, text: str, 
 def test_workers_accept_listeners_with_ports_or_host_names(file: Path) -> None:
     file.write_text(written("workers: 2", AT_PORTS, HOSTS.replace("INSTANCE", "a")))
     assert load_settings(file).workers == 2
+
+
+def test_one_of_several_workers_has_its_part_of_the_limits(file: Path) -> None:
+    limits = "limits: {connections: 101, connection_rate: 7, memory: 900MB}"
+    file.write_text(written(f"workers: 2\n{limits}", AT_PORTS))
+    settings = load_settings(file)
+    own = settings.of_one_worker()
+    assert (own.limits.connections, own.limits.connection_rate) == (51, 4)
+    assert own.listeners[0].limits.connections is None
+    assert own.memory_ceiling_bytes == settings.memory_ceiling_bytes == 300_000_000
