@@ -4,10 +4,12 @@ docs/configuration.md is generated from the descriptions and defaults here. Larg
 ``config.cluster``, ``config.listener``, ``config.quotas``, ``config.usage``.
 """
 
-from typing import Literal
+from math import ceil
+from typing import Final, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from config import cgroup
 from config.admin import Admin, AdminAccess
 from config.brokers import PortClaim, find_claimed_twice
 from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
@@ -24,7 +26,7 @@ from config.forms import (
     Section,
     WorkerCount,
 )
-from config.listener import ClientTls, Kerberos, Listener, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ProxyProtocol
 from config.owners import Owners
 from config.problems import InvalidValue, InvalidValues
 from config.quotas import Exempt, Mode, Quotas, RequestCosts, Window
@@ -51,6 +53,10 @@ __all__ = [
     "UsageFiles",
     "Window",
 ]
+
+
+_OF_GROUP: Final = 0.8
+"""The part of the cgroup's memory that is the ceiling: the kernel's buffers of sockets count there, too."""
 
 
 class Limits(Section):
@@ -91,6 +97,13 @@ class Limits(Section):
         alias="mutations",
         description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
         "`controller_mutation_rate`. 256 KiB is enough for some 5,000 topics.",
+    )
+    memory_bytes: Bytes | None = Field(
+        None,
+        alias="memory",
+        description="The most memory (resident set) of all processes together; each worker has an equal part, and the "
+        "supervisor of several one more. See [operations.md](operations.md#memory). Default: 0.8 of the limit of the "
+        "container or unit (cgroup), none without one.",
     )
     connections: Count | None = Field(
         None,
@@ -134,6 +147,9 @@ class Limits(Section):
         alias="socket_send_buffer",
         description="SO_SNDBUF of clients' connections: `socket.send.buffer.bytes`. -1: the kernel chooses.",
     )
+
+
+LimitsT = TypeVar("LimitsT", Limits, ListenerLimits)
 
 
 class KafkaCompat(Section):
@@ -195,7 +211,8 @@ class Settings(Section):
     workers: WorkerCount = Field(
         1,
         description="The number of processes that move bytes, each with brokers of its own; `auto`: one for each core "
-        "but one. See [scaling.md](scaling.md#several-workers).",
+        "but one, of those that the limit of the container or unit (cgroup) allows. "
+        "See [scaling.md](scaling.md#several-workers).",
     )
     owners: Given[Owners] = None
     quotas: Quotas
@@ -207,6 +224,26 @@ class Settings(Section):
     drain: Drain = Drain()
     log: Log = Log()
     usage: Given[Usage] = None
+
+    @property
+    def memory_ceiling_bytes(self) -> int | None:
+        """The most memory of each process: all have equal parts, the supervisor of several workers included."""
+        most_bytes = self.limits.memory_bytes
+        if most_bytes is None and (of_group := cgroup.memory_bytes()) is not None:
+            most_bytes = int(of_group * _OF_GROUP)
+        return most_bytes if most_bytes is None or self.workers == 1 else most_bytes // (self.workers + 1)
+
+    def of_one_worker(self) -> "Settings":
+        """Return the settings of one of several workers: limits of connections and accept rates are divided."""
+
+        def part(limits: LimitsT) -> LimitsT:
+            divided = {name: getattr(limits, name) for name in ("connections", "connection_rate")}
+            return limits.model_copy(
+                update={name: ceil(each / self.workers) for name, each in divided.items() if each is not None}
+            )
+
+        listeners = tuple(each.model_copy(update={"limits": part(each.limits)}) for each in self.listeners)
+        return self.model_copy(update={"limits": part(self.limits), "listeners": listeners})
 
     @field_validator("listeners")
     @classmethod

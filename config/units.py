@@ -5,14 +5,15 @@ Every function takes the text and returns the value, or raises InvalidValue with
 
 import contextlib
 import ipaddress
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import Final
 
+from config import cgroup
 from config.nodes import Scalar
 from config.problems import InvalidValue, InvalidValues
 
@@ -86,9 +87,11 @@ def parse_whole(text: str) -> int:
 
 
 def parse_workers(text: str) -> int:
-    """Return the number of workers; ``auto``: as many as the process may use cores, less one."""
+    """Return the number of workers; ``auto``: as many as the process may use cores, less one for the supervisor, for
+    which a part of a core is enough.
+    """
     if text == "auto":
-        return min(max(len(os.sched_getaffinity(0)) - 1, 1), MAX_WORKERS)
+        return min(max(ceil(cgroup.cpus()) - 1, 1), MAX_WORKERS)
     try:
         number = parse_whole(text)
     except InvalidValue:

@@ -39,6 +39,7 @@ class Cause(StrEnum):
     NOT_AUTHENTICATED = "not_authenticated"
     HELD_TOO_LONG = "held_too_long"
     KEPT_TOO_MUCH = "kept_too_much"
+    MEMORY = "memory"
     CONNECTIONS_PER_IP = "connections_per_ip"
     CONNECTION_RATE_PER_IP = "connection_rate_per_ip"
     CONNECTIONS_BEFORE_REQUEST = "connections_before_request"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from config.settings import Mode, Settings
 from proxy.brokers.known_brokers import KnownBrokers
 from proxy.owners.map import OwnersMap, owners_of
-from proxy.snapshot import DrainResult, ProcessState, WorkerSnapshot
+from proxy.snapshot import ProcessState, WorkerSnapshot
 from proxy.state.paging import Query
 from proxy.state.rows import Page
 from proxy.usage.records import Columns
@@ -75,7 +75,6 @@ class Report:
     alterations: int
     """AlterClientQuotas that were passed on since the start: each may have changed the brokers' quotas."""
     fenced: bool
-    connections_limit: int
     workers: tuple[ProcessState, ...] = ()
     """The processes of several workers."""
     wrong_brokers: tuple[str, ...] = ()
@@ -119,8 +118,8 @@ class Processes(Protocol):
         """
         ...
 
-    async def drain(self, timeout_s: float) -> DrainResult:
-        """Stop accepting, and let sessions finish their requests in flight."""
+    async def drain(self, timeout_s: float) -> int:
+        """Stop accepting, and let sessions finish their requests in flight; return how many were cut off."""
         ...
 
     async def stop(self) -> int:

@@ -83,6 +83,10 @@ class WorkerSnapshot:
     gathered_bytes: int = field(default=0, metadata={"sum": Sum.NOW})
     """Bytes of incomplete client requests in memory."""
     connections_limit: int = field(default=0, metadata={"sum": Sum.NOW})
+    memory_bytes: int = field(default=0, metadata={"sum": Sum.NOW})
+    """Resident set, as of the last look; 0 without a ceiling."""
+    memory_limit_bytes: int = field(default=0, metadata={"sum": Sum.NOW})
+    """The ceiling; 0: none."""
     exempt_request_us: int = 0
     """Thread time of requests exempt from request_percentage."""
     lag_counts: tuple[int, ...] = (0,) * (len(LAG_BUCKETS_S) + 1)
@@ -140,12 +144,3 @@ class ProcessState:
     """Times that it was started again."""
     cpu_s: float
     """CPU time, also of the processes before a restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainResult:
-    """The result of draining."""
-
-    sessions: int
-    cut_off: int
-    """Sessions among them that were cut off at the deadline."""

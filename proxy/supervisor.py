@@ -210,7 +210,6 @@ class Supervisor:
             listeners={listener.name: str(listener.bind) for listener in settings.listeners},
             admin=str(settings.admin.bind),
             mode=self._mode.mode,
-            connections_limit=(await self._worker.report()).connections_limit,
             loop=self._loop_name,
         )
 
@@ -248,7 +247,7 @@ class Supervisor:
         await attempt("drain sessions", self._drain, self._settings.drain.timeout_s + _STEP_S)
 
     async def _drain(self) -> None:
-        self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
+        self._cut_off = await self._worker.drain(self._settings.drain.timeout_s)
 
     async def _stop_worker(self) -> None:
         self._cut_off += await self._worker.stop()

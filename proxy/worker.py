@@ -26,6 +26,7 @@ from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections, r
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import Bind, bind_bootstrap
 from proxy.edge.logins import Logins
+from proxy.edge.memory import MemoryCeiling
 from proxy.edge.open_sessions import SessionReaper, drain, find
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.routes import Routes
@@ -43,7 +44,7 @@ from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Alarms, Throttling
 from proxy.session.worker_state import WorkerState
-from proxy.snapshot import DrainResult, WorkerSnapshot
+from proxy.snapshot import WorkerSnapshot
 from proxy.state.of_worker import StateOfWorker
 from proxy.state.paging import Query
 from proxy.state.rows import Page
@@ -114,6 +115,7 @@ class Worker:
         self._connections_limit = 0
         self._is_closed = False
         self._listeners: list[Listener] = []
+        self._memory = MemoryCeiling(settings.memory_ceiling_bytes, self._sessions)
         self._routes = Routes(settings, self._rejections.count_refused)
         self._state = self._state_of_sessions(ask)
         self._rows = StateOfWorker(
@@ -158,6 +160,7 @@ class Worker:
         clusters = list(self._routes.clusters)
         parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in clusters]
         parts += [(f"listener {listener.name}", listener.addresses.why_not_ready) for listener in self._listeners]
+        parts.append(("memory", self._memory.why_not_ready))
         brokers = [broker for cluster in clusters for broker in cluster.brokers.values()]
         return Report(
             node_ids=tuple(sorted(self._routes.node_ids)),
@@ -172,7 +175,6 @@ class Worker:
                 each.requests for table in self._tables for each in table.values() if each.spec.api_key == ALTER
             ),
             fenced=self.in_force.fenced,
-            connections_limit=self._connections_limit,
         )
 
     async def page(self, resource: str, query: Query) -> Page:
@@ -187,11 +189,11 @@ class Worker:
         spawn(drain(found, _CLOSE_S), "close connections")
         return len(found)
 
-    async def drain(self, timeout_s: float) -> DrainResult:
+    async def drain(self, timeout_s: float) -> int:
         self._close_listeners()
         sessions = self._sessions()
         log.info("draining", sessions=len(sessions))
-        return DrainResult(len(sessions), await drain(sessions, timeout_s))
+        return await drain(sessions, timeout_s)
 
     async def stop(self) -> int:
         self._close_listeners()
@@ -228,6 +230,8 @@ class Worker:
             brokers_without_port={each.name: len(each.addresses.without_port) for each in self._listeners},
             gathered_bytes=self._state.held_requests.bytes,
             connections_limit=self._connections_limit,
+            memory_bytes=self._memory.used_bytes,
+            memory_limit_bytes=self._memory.ceiling_bytes or 0,
             exempt_request_us=self._state.costs.exempt_us,
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
@@ -248,6 +252,7 @@ class Worker:
         for cluster in self._routes.clusters:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
+        self._memory.watch()
         SessionReaper(self._listeners, settings.limits, self._stats, now_ms).watch()
         watch_lag(self._stats.observe_lag)
         self._metering.watch()
@@ -309,6 +314,7 @@ class Worker:
             settings.limits,
             self._stats,
             self._rejections,
+            self._memory,
             self._bind,
             self._alarms,
             self._turned_away,
@@ -377,6 +383,7 @@ class Worker:
         self._engine.expire(now)
         self._gate.tidy(now)
         self._slots.tidy(now / 1000)
+        self._memory.tidy()
         self._rejections.flush(now)
         self._logins.flush(now)
         logs.flush()

@@ -120,6 +120,9 @@ def _traffic(snapshot: Snapshot, limits: SeriesLimits) -> Iterator[Metric]:
     said = "Bytes of incomplete client requests in memory, beyond 16 KiB each."
     yield number("sluice_gathered_bytes", said, snapshot.gathered_bytes)
     yield number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
+    if snapshot.memory_limit_bytes:
+        yield number("sluice_memory_bytes", "Resident memory of the workers.", snapshot.memory_bytes)
+        yield number("sluice_memory_limit_bytes", "The ceiling of the workers' memory.", snapshot.memory_limit_bytes)
     yield counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
     errors = (
         ((_API_NAMES[api_key], ERROR_NAMES.get(code, "other")), number)

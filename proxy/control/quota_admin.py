@@ -31,7 +31,6 @@ from protocol.client_quotas import (
 from protocol.errors import ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.table import SPECS, ApiSpec
-from proxy.control.hash_order import in_hash_order, names_in_hash_order, results_in_hash_order
 from proxy.control.quotas import QuotasInForce
 from proxy.runtime.names import label
 from quotas.entities import Default, Entity
@@ -144,7 +143,7 @@ class QuotaAdmin:
             frozenset(entity.items()): _result(entity, outcome)
             for entity, outcome in zip(entities, outcomes, strict=True)
         }
-        return results_in_hash_order([*results.values()])
+        return [*results.values()]
 
     async def _made(self, alteration: Alteration) -> list[Outcome]:
         for _ in range(_ATTEMPTS - 1):
@@ -168,7 +167,7 @@ def _each(entries: Sequence[QuotaEntry], code: int, message: str) -> list[Result
 
 def _result(entity: Mapping[str, str | None], outcome: Outcome) -> Result:
     refused = outcome.refused
-    named = names_in_hash_order(entity.items())
+    named = tuple(sorted(entity.items()))
     return Result(named) if refused is None else Result(named, INVALID_REQUEST, refused.kafka or str(refused))
 
 
@@ -197,7 +196,7 @@ def _select(configured: Policy, asked: Describing) -> DescribedAll:
         Described(_named(entity), tuple((kind.value, as_described(kind, limit)) for kind, limit in limits.items()))
         for entity, limits in wanted.select(configured)
     )
-    return DescribedAll(tuple(in_hash_order(found, len(configured.limits))))
+    return DescribedAll(tuple(found))
 
 
 def _components(components: Sequence[Component]) -> Iterator[tuple[str, Wanted]]:
@@ -216,7 +215,5 @@ def _components(components: Sequence[Component]) -> Iterator[tuple[str, Wanted]]
 
 
 def _named(entity: Entity) -> tuple[Named, ...]:
-    names = (("user", entity.user), ("client-id", entity.client_id), ("ip", entity.ip))
-    return names_in_hash_order(
-        (each, name if isinstance(name, str) else None) for each, name in names if name is not None
-    )
+    names = (("client-id", entity.client_id), ("ip", entity.ip), ("user", entity.user))
+    return tuple((each, name if isinstance(name, str) else None) for each, name in names if name is not None)

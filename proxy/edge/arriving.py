@@ -24,6 +24,7 @@ from proxy.edge.connection_slots import ConnectionSlot, ConnectionSlots
 from proxy.edge.doors import ConnectionGate, HeldConnections, check_owner
 from proxy.edge.kernel import peek
 from proxy.edge.listening import Bind
+from proxy.edge.memory import MemoryCeiling
 from proxy.edge.proxy_protocol import is_header, read_source
 from proxy.edge.sorter import Passed, Passing, find_host
 from proxy.edge.stats import LeftEarly, Refused, Rejections, Stats
@@ -60,6 +61,7 @@ class Admission:
     limits: Limits
     stats: Stats
     rejections: Rejections
+    memory: MemoryCeiling
     bind: Bind
     alarms: Alarms
     """The deadlines of connections that are not authenticated."""
@@ -158,6 +160,8 @@ class Arriving:
 
     def _take_place(self, arrival: Arrival, slots: ConnectionSlots) -> None:
         """Give a connection a place, instead of one that it had before its address was known. Raises Refused."""
+        if self._shared.memory.refuses:
+            raise Refused(outcome="refused_memory", by_limit=True)
         arrival.free_slot()
         evict = partial(self.dismiss, arrival)
         arrival.slot = slots.enter(arrival.host, arrival.counted_at, arrival.came_s, evict, self._name)

@@ -92,8 +92,6 @@ class Child:
 
     number: int
     _ports: Ports
-    _take: Callable[[], Awaitable[Process]]
-    """Returns a new process."""
     _wanted: Callable[[int], InForce]
     """Returns what has to be in force in it now."""
     _answer: Answer
@@ -200,7 +198,7 @@ class Child:
         return last
 
     async def _launch(self) -> None:
-        self._process = process = await self._take()
+        self._process = process = await new_process(self._wanted(self.number).settings.log)
         self._channel = Channel(self._answer)
         self._in_force = None
         await self._channel.open(process.calls)

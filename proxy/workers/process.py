@@ -5,9 +5,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any, Final
 
 import structlog
@@ -88,10 +86,10 @@ class WorkerProcess:
 
     async def _put(self, changed: Changed) -> None:
         if self._worker is not None:
-            await self._worker.put(replace(self._worker.in_force, **_with_own_limits(changed.fields)))
+            await self._worker.put(replace(self._worker.in_force, **changed.fields))
             return
         logs.say_worker(changed.worker)
-        in_force = InForce(**_with_own_limits(changed.fields))
+        in_force = InForce(**changed.fields)
         settings = in_force.settings
         ask = self._ask if in_force.answers_clients else None
         self._worker = Worker(settings, self._ports.bind, ask, changed.worker, self._passing(changed.worker, settings))
@@ -141,23 +139,6 @@ def silence_s(owners: Owners | None) -> float:
     if owners is None:
         return float("inf")
     return max(owners.session_s - owners.heartbeat_s - _MARGIN_S, owners.session_s / 2)
-
-
-def limits_of_worker(settings: Settings) -> Settings:
-    """Return the settings of one worker: limits of connections and accept rates are divided."""
-
-    def part(limits: Any) -> Any:
-        divided = {name: getattr(limits, name) for name in ("connections", "connection_rate")}
-        return limits.model_copy(
-            update={name: ceil(each / settings.workers) for name, each in divided.items() if each is not None}
-        )
-
-    listeners = tuple(each.model_copy(update={"limits": part(each.limits)}) for each in settings.listeners)
-    return settings.model_copy(update={"limits": part(settings.limits), "listeners": listeners})
-
-
-def _with_own_limits(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**fields, "settings": limits_of_worker(fields["settings"])} if "settings" in fields else fields
 
 
 def _in_group(settings: Settings) -> bool:

@@ -17,14 +17,14 @@ from proxy.owners.map import owners_of
 from proxy.runtime import faults, logs
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.snapshot import DrainResult, WorkerSnapshot
+from proxy.snapshot import WorkerSnapshot
 from proxy.state.paging import Query, cut, first
 from proxy.state.resources import RESOURCES
 from proxy.state.rows import BrokerRow, Page, WorkerRow
 from proxy.usage.records import Columns
 from proxy.worker import Worker
 from proxy.workers.channel import GoneError
-from proxy.workers.child import Child, Process, new_process
+from proxy.workers.child import Child
 from proxy.workers.merging import MERGED, Merge
 from proxy.workers.ports import Ports
 from proxy.workers.process import usage_of
@@ -60,10 +60,8 @@ class Workers:
         self._turn = asyncio.Lock()
         """Held while the workers make a page: each makes one after the other anyway, and to the end, whoever waits."""
         self._looking: asyncio.Task[None] | None = None
-        self._spare: asyncio.Task[Process] | None = None
-        """A process in reserve: a new one has to load its modules for about a second."""
         self._children = [
-            Child(number, self._ports, self._take, self._wanted, self._answer, self._sums.ended)
+            Child(number, self._ports, self._wanted, self._answer, self._sums.ended)
             for number in range(settings.workers)
         ]
 
@@ -92,7 +90,6 @@ class Workers:
             wrong_brokers=tuple(dict.fromkeys(each for of_one in reports for each in of_one.wrong_brokers)),
             alterations=sum(each.alterations for each in reports) + sum(each.restarts for each in self._children),
             fenced=self.in_force.fenced,
-            connections_limit=sum(each.connections_limit for each in reports),
             workers=tuple(each.state for each in self._children),
         )
 
@@ -132,20 +129,15 @@ class Workers:
     async def close_connections(self, user: str | None, client_id: str | None, peer: str | None) -> int:
         return sum((await self._all(Worker.close_connections, user, client_id, peer)).values())
 
-    async def drain(self, timeout_s: float) -> DrainResult:
+    async def drain(self, timeout_s: float) -> int:
         self._stop_accepting()
-        results = (await self._all(Worker.drain, timeout_s)).values()
-        return DrainResult(sum(each.sessions for each in results), sum(each.cut_off for each in results))
+        return sum((await self._all(Worker.drain, timeout_s)).values())
 
     async def stop(self) -> int:
         self._stop_accepting()
         lasts = await asyncio.gather(*(each.stop() for each in self._children))
         if self._looking is not None:  # until now: one that hangs while it drains is killed
             self._looking.cancel()
-        if self._spare is not None:
-            with suppress(OSError):  # noted when it failed
-                await (await self._spare).end()
-            self._spare = None
         handed_over = {number: last for number, last in enumerate(lasts) if last is not None}
         self._left += [(columns, number) for number, last in handed_over.items() for columns in last.usage]
         return sum(each.cut_off for each in handed_over.values())
@@ -163,14 +155,10 @@ class Workers:
                 raise error
         self._looking = spawn(self._look_after_them(), "look after the workers")
 
-    async def _take(self) -> Process:
-        """Return the process in reserve, or a new one."""
-        taken, self._spare = self._spare, None
-        return await (new_process(self.in_force.settings.log) if taken is None else taken)
-
     def _wanted(self, number: int) -> InForce:
-        """Return what has to be in force in a process: of the parts, its own."""
-        return replace(self.in_force, parts=self.in_force.parts[number : number + 1])
+        """Return what has to be in force in a process: its own parts and limits."""
+        in_force = self.in_force
+        return replace(in_force, parts=in_force.parts[number : number + 1], settings=in_force.settings.of_one_worker())
 
     async def _bring(self) -> None:
         """Have everything in force in all processes; those that are starting, or end meanwhile, begin with it."""
@@ -207,8 +195,6 @@ class Workers:
     async def _look_after_them(self) -> None:
         while True:
             await attempt("look after the workers", self.report)
-            if self._spare is None:
-                self._spare = spawn(new_process(self.in_force.settings.log), "start a process")
             self._look_now.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):

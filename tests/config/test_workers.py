@@ -1,10 +1,10 @@
 """The number of workers."""
 
-import os
 from pathlib import Path
 
 import pytest
 
+from config import cgroup
 from config.loader import load_settings
 from tests.config.loading import problems
 from tests.config.test_owners import HOSTS, PORTS
@@ -29,15 +29,15 @@ def written(workers: str, *listeners: str) -> str:
 def test_worker_count_is_the_one_configured(
     file: Path, monkeypatch: pytest.MonkeyPatch, cores: int, text: str, number: int
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(cgroup, "cpus", lambda: float(cores))
     file.write_text(written(text, AT_PORTS))
     assert load_settings(file).workers == number
 
 
 def test_auto_leaves_a_core_and_has_a_bound(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(written("workers: auto", AT_PORTS))
-    for cores, number in ((4, 3), (200, 64)):
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+    for cores, number in ((4.0, 3), (200.0, 64), (0.5, 1), (2.0, 1), (2.5, 2)):
+        monkeypatch.setattr(cgroup, "cpus", lambda cores=cores: cores)
         assert load_settings(file).workers == number
 
 
@@ -58,3 +58,13 @@ def test_invalid_workers_setting_is_refused_with_its_fix(file: Path, text: str, 
 def test_workers_accept_listeners_with_ports_or_host_names(file: Path) -> None:
     file.write_text(written("workers: 2", AT_PORTS, HOSTS.replace("INSTANCE", "a")))
     assert load_settings(file).workers == 2
+
+
+def test_one_of_several_workers_has_its_part_of_the_limits(file: Path) -> None:
+    limits = "limits: {connections: 101, connection_rate: 7, memory: 900MB}"
+    file.write_text(written(f"workers: 2\n{limits}", AT_PORTS))
+    settings = load_settings(file)
+    own = settings.of_one_worker()
+    assert (own.limits.connections, own.limits.connection_rate) == (51, 4)
+    assert own.listeners[0].limits.connections is None
+    assert own.memory_ceiling_bytes == settings.memory_ceiling_bytes == 300_000_000

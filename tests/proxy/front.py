@@ -17,6 +17,7 @@ from proxy.edge.connection_slots import ConnectionSlots
 from proxy.edge.doors import MOST_OF_ADDRESS, ConnectionGate, HeldConnections
 from proxy.edge.listeners import Listener
 from proxy.edge.listening import bind, bind_bootstrap
+from proxy.edge.memory import MemoryCeiling
 from proxy.edge.open_sessions import SessionReaper
 from proxy.edge.sorter import Passing
 from proxy.edge.stats import Rejections, Stats
@@ -98,6 +99,7 @@ class Front:
         # in real time: that of the session's clock stands still
         self.alarms = Alarms(_release_later, now_ms, LATE_AT_ONCE)
         self.turned_away = HeldConnections(self.alarms.add, MOST_OF_ADDRESS)
+        self.memory = MemoryCeiling(None, lambda: self.listener.sessions)
         self._settings = ListenerSettings.model_validate(fixed | given)
         admission = Admission(
             self.slots,
@@ -105,6 +107,7 @@ class Front:
             self.limits,
             self.stats,
             rejections,
+            self.memory,
             bind,
             self.alarms,
             self.turned_away,

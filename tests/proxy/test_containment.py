@@ -77,7 +77,6 @@ ELSEWHERE = {
     ),
     "answer a call": "workers/test_channel.py::test_an_answer_that_cannot_be_sent_is_noted_where_it_is",
     "serve a worker's calls": "workers/test_faults.py::test_a_worker_whose_calls_cannot_be_served_is_started_again",
-    "start a process": "workers/test_faults.py::test_faults_are_noted_and_workers_are_looked_after",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
     "name the brokers of bootstrap sessions": (
         "edge/test_listeners.py::test_failed_naming_of_bootstrap_session_is_retried_with_next_broker"

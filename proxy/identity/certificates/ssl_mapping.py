@@ -40,11 +40,6 @@ class SslPrincipalMapper:
     _rules: tuple[_Rule | None, ...]
     """DEFAULT is None."""
 
-    @property
-    def patterns(self) -> list[JavaPattern]:
-        """The patterns of all rules but DEFAULT."""
-        return [rule.pattern for rule in self._rules if rule is not None]
-
     def user(self, name: str) -> str:
         """Return the user for a distinguished name in RFC 2253 form. Raises NoMatchingRule."""
         for rule in self._rules:

@@ -13,7 +13,7 @@ from tests.harness.clock import Clock
 
 pytestmark = pytest.mark.asyncio
 
-REPORT = Report((), (), (), {}, 1.5, ({},), (), 0, fenced=False, connections_limit=10)
+REPORT = Report((), (), (), {}, 1.5, ({},), (), 0, fenced=False)
 
 
 class Running:
@@ -50,7 +50,7 @@ def process() -> Running:
 @pytest.fixture
 def worker(process: Running, clock: Clock) -> Child:
     unused: Any = None
-    up: Any = Child(0, unused, unused, unused, unused, unused)
+    up: Any = Child(0, unused, unused, unused, unused)
     up._channel, up._process, up.up, up._heard_s = process, process, True, clock()
     found: Child = up
     return found

@@ -313,7 +313,7 @@ async def test_workers_serve_on_without_the_supervisor_and_drain_on_sigterm(tmp_
                 brokers = lambda: asyncio.to_thread(asked, admin, "/api/v1/brokers")  # noqa: E731
                 await until(brokers, is_so=lambda told: '"node_id":2' in told)
                 children = psutil.Process(supervisor.pid).children
-                workers = await until(children, is_so=lambda found: len(found) >= 3)  # one waits in reserve
+                workers = await until(children, is_so=lambda found: len(found) >= 2)
                 async with client(first) as at_one, client(second) as at_two:
                     for each in (at_one, at_two):
                         await each.ask(list_offsets(1))
