@@ -130,7 +130,7 @@ class _Builder:
         before = [_before(*hour) for hour in hours if _before(*hour) not in hours]
         usage = self._rows("usage", ROWS, hours)
         read = [*hours, *before]
-        keys = self._rows("keys", KEYS, read).drop("date", "hour").distinct().cache()
+        keys, recent_keys = self._keys(hours).cache(), self._keys(read)
         usage.createOrReplaceTempView("usage")
         sums = self.spark.sql(query("sums")).cache()
         rows, columns = self._footers(read)
@@ -141,7 +141,9 @@ class _Builder:
             "keys": keys,
             "rules": (counters := rules(self.spark, keys, present).cache()),
             "charges": charges(self.spark, usage, present),
-            "recent": charges(self.spark, self._with_windows_before(usage, keys, before), present),
+            "recent": charges(self.spark, self._with_windows_before(usage, recent_keys, before), present),
+            "recent_keys": recent_keys,
+            "recent_rules": rules(self.spark, recent_keys, present),
         }
         for view, of_view in views.items():
             of_view.createOrReplaceTempView(view)
@@ -169,6 +171,9 @@ class _Builder:
             rows = self._rows("usage", ROWS, [(date_, hour)])
             usage = usage.union(rows.where(F.col("time") >= end - timedelta(milliseconds=window_ms)))
         return usage
+
+    def _keys(self, hours: Iterable[tuple[str, str]]) -> DataFrame:
+        return self._rows("keys", KEYS, hours).drop("date", "hour").distinct()
 
     def _rows(self, table: str, schema: StructType, hours: Iterable[tuple[str, str]]) -> DataFrame:
         read = self.spark.read.option("basePath", f"{self.root}/{table}").schema(schema)

@@ -1,7 +1,8 @@
 """The gold tables: their queries are in ``sql``, one makes hours and ``…_day.sql`` a day from its hours.
 
 Queries of hours read the views ``usage`` (rows of the hours), ``sums``, ``keys``, ``documents``, those of
-``analysis.charges``, ``recent`` (charges, with those of the last window before), and earlier tables of TABLES.
+``analysis.charges``, ``recent``, ``recent_keys`` and ``recent_rules`` (with the last window before), and earlier
+tables of TABLES.
 """
 
 import re

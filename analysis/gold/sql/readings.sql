@@ -1,5 +1,5 @@
 -- readings: a row for each counter that was used
--- reads: recent, rules, keys, clocks; analysis/gold/readings.py makes the rest
+-- reads: recent, recent_rules, recent_keys, clocks; analysis/gold/readings.py makes the rest
 --   counter
 --   values: used over limit above 0, ascending, each once; rounded to 256 an octave, and below 0.25 to 1/1024
 --   seconds: for how many seconds it had each
@@ -13,7 +13,7 @@
 WITH read_from AS (
     SELECT /*+ BROADCAST(clocks) */ line, counter, window_ms, per_used, cap_limit,
         clocks.interval_ms DIV 1000 AS interval_s
-    FROM rules JOIN keys USING (key) JOIN clocks USING (cluster, instance) WHERE role <> 'shadow')
+    FROM recent_rules JOIN recent_keys USING (key) JOIN clocks USING (cluster, instance) WHERE role <> 'shadow')
 -- One row a second and limit, however many clients share a counter: a task has all rows of it in memory.
 SELECT counter, at_s, interval_s, window_s, per_used, limit, total(used) AS used
 FROM (
