@@ -146,7 +146,7 @@ public final class Writer implements Runnable {
                 write("failed " + number + " " + sequence + " " + error.getClass().getSimpleName());
             } else {
                 long offset = where.hasOffset() ? where.offset() : -1;
-                acked.accept("acked " + number + " " + sequence + " " + partition + " " + offset);
+                acked.accept("acked " + number + " " + sequence + " " + partition + " " + offset + " " + System.nanoTime() / 1_000_000);
             }
         });
     }

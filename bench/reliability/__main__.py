@@ -3,10 +3,11 @@
 import argparse
 import sys
 
+from bench.reliability import faults, process_faults
 from bench.reliability.clients import ALL_FAMILIES
 from bench.reliability.faults import Fault
-from bench.reliability import faults, process_faults
-from bench.reliability.run import Figure, Load, strike
+from bench.reliability.figures import Figure, Result
+from bench.reliability.run import Load, strike
 from bench.reliability.stage import Stage
 
 
@@ -20,7 +21,7 @@ def all_faults() -> list[type[Fault]]:
         and hasattr(each, "id")
         and each.__module__ == module.__name__
     ]
-    return sorted(found, key=lambda each: int(each.id.removeprefix("F").partition("-")[0]))
+    return sorted(found, key=lambda each: (each.id[0] != "F", int(each.id[1:].partition("-")[0])))
 
 
 def main() -> int:
@@ -38,8 +39,8 @@ def main() -> int:
     with Stage(load.families) as stage:
         for fault in chosen:
             figures.append(strike(stage, fault(), load, given.seconds, given.seed))
-            print(f"{figures[-1]} (seed {given.seed})", *figures[-1].details, sep="\n    ", flush=True)
-    return 0 if all(each.result != "FAIL" for each in figures) else 1
+            print(figures[-1], flush=True)
+    return 1 if any(each.result == Result.FAIL for each in figures) else 0
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class Reader:
                 where = (message.topic(), message.partition())
                 if message.error() is None:
                     self._values[where[0]][where[1]].append((message.offset(), message.value()))
-                elif message.error().code() == KafkaError._PARTITION_EOF:
+                elif message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  librdkafka's names of its own errors
                     self._ends[where] = message.offset()
 
     def _has_all(self) -> bool:

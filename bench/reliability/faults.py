@@ -2,7 +2,9 @@
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from itertools import pairwise
+from math import inf
 from typing import ClassVar, Final
 
 from bench.reliability.stage import Stage
@@ -17,8 +19,13 @@ class Fault:
     """`strike` is a generator: it yields how long to wait for its next act; closed, it heals what it did."""
 
     id: ClassVar[str]
-    longest_s: ClassVar[float] = float("inf")
-    """After which it must be healed, for clients not to give up."""
+    times: ClassVar[int | None] = None
+    """It strikes that often, within `most_s`."""
+    most_s: ClassVar[float] = 3600.0
+    longest_pause_s: ClassVar[float] = inf
+    """The longest that a client with acks=all may be without an acknowledgement."""
+    allows_repetition: ClassVar[bool] = True
+    """Where the mode does."""
 
     def __init__(self) -> None:
         self.struck = 0
@@ -32,7 +39,7 @@ class Fault:
         """Why it cannot be had on this machine, or nothing."""
         return ""
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         raise NotImplementedError
 
 
@@ -47,7 +54,7 @@ class OnWire(Fault):
     def cut(self, chunk: bytes, starts: Sequence[int]) -> list[Piece]:
         raise NotImplementedError
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         self.rng = rng
         gates = gates_of(stage, at_clients=self.at_clients)
         mine = self.cut
@@ -180,8 +187,7 @@ class SplitAnswers(OnWire):
             self.struck += 1
             places.append(start + 1 + self.struck % 64)
         places = [0, *(place for place in places if place < len(chunk)), len(chunk)]
-        pairs = zip(places, places[1:], strict=False)
-        return [Piece(chunk[begin:end], wait_s=0.002 if begin else 0.0) for begin, end in pairs]
+        return [Piece(chunk[begin:end], wait_s=0.002 if begin else 0.0) for begin, end in pairwise(places)]
 
 
 class JoinedAnswers(OnWire):
@@ -223,7 +229,7 @@ class Shut(Fault):
     def chosen(self, stage: Stage, rng: random.Random) -> list[FaultGate]:
         return [rng.choice(gates_of(stage, at_clients=self.at_clients))]
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
             gates = self.chosen(stage, rng)
             try:

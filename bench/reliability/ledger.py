@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -70,6 +71,7 @@ class Acked:
     partition: int
     offset: int
     """Negative where the broker recognised a repetition and could not say (DUPLICATE_SEQUENCE_NUMBER)."""
+    at_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -81,19 +83,31 @@ class Account:
     """Producer and number of each transaction that its client aborted."""
     given_up: Counter[str] = field(default_factory=Counter)
     """Records that the client library gave up, by reason: they may be stored or not."""
+    longest_pause_s: float = 0.0
+    """Of any one producer, between two acknowledgements."""
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> "Account":
         account = cls()
-        for line in (line for file in files for line in file.read_text("utf-8").splitlines()):
-            kind, *words = line.split(maxsplit=4)
-            if kind == "acked":
-                account.acked.append(Acked(*map(int, words)))
-            elif kind == "aborted":
-                account.aborted.add((int(words[0]), int(words[1])))
-            else:
-                account.given_up[" ".join(words[1:])] += 1
+        for file in files:
+            mine = cls()
+            for line in file.read_text("utf-8").splitlines():
+                mine._take(*line.split())
+            times_ms = sorted(each.at_ms for each in mine.acked)
+            pauses_ms = [after - before for before, after in pairwise(times_ms)]
+            account.acked += mine.acked
+            account.aborted |= mine.aborted
+            account.given_up += mine.given_up
+            account.longest_pause_s = max(account.longest_pause_s, max(pauses_ms, default=0) / 1000)
         return account
+
+    def _take(self, kind: str, producer: str, *words: str) -> None:
+        if kind == "acked":
+            self.acked.append(Acked(int(producer), *map(int, words)))
+        elif kind == "aborted":
+            self.aborted.add((int(producer), int(words[0])))
+        else:
+            self.given_up[words[1]] += 1
 
 
 @dataclass(slots=True)
@@ -121,7 +135,7 @@ class Verdict:
 
 
 def verdict(mode: Mode, account: Account, around: Log, through: Log) -> Verdict:
-    """Compare what was acknowledged with a read_committed consumer's log `around` the proxy, and with one `through` it."""
+    """Compare what was acknowledged with what read_committed consumers got `around` and `through` the proxy."""
     found = Verdict(len(account.acked), sum(map(len, around.values())))
     _compare_acked(account.acked, around, found)
     counts = Counter((each.producer, each.sequence) for each in _all(around))

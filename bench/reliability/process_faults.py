@@ -5,7 +5,9 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +29,7 @@ class StoppedClient(Fault):
 
     id = "F8"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
             client = rng.choice(stage.writers)
             client.signal(signal.SIGSTOP)
@@ -44,7 +46,7 @@ class StoppedBroker(Fault):
 
     id = "F17"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
             broker = stage.cluster.brokers[rng.choice(NODE_IDS)]
             broker.signal(signal.SIGSTOP)
@@ -62,7 +64,7 @@ class KilledBroker(Fault):
     id = "F18"
     crash = True
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
             node_id = rng.choice(NODE_IDS)
             stage.cluster.stop_broker(node_id, crash=self.crash)
@@ -80,7 +82,7 @@ class MovedLeaders(KilledBroker):
     id = "F19"
     crash = False
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         with stage.cluster.admin() as admin:
             for topic in stage.replicated:
                 for partition in range(PARTITIONS):
@@ -96,7 +98,7 @@ class ChangedCertificate(Fault):
 
     id = "F20"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         known, unknown = (Authority(stage.folder / name, name) for name in ("known", "unknown"))
         good, bad = (each.issue("broker", common_name("broker"), SERVER_HOSTS) for each in (known, unknown))
         stage.broker_certificate(good)
@@ -121,8 +123,8 @@ class Terminated(Fault):
     id = "F21"
     kill = False
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
-        while True:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
+        while self.struck < (self.times or inf):
             yield rng.uniform(1.0, 5.0)
             stage.restart(kill=self.kill)
             self.struck += 1
@@ -135,12 +137,28 @@ class Killed(Terminated):
     kill = True
 
 
+class FiftyRestarts(Terminated):
+    """Sluice is restarted gracefully fifty times: no record is repeated, and nobody pauses for more than 5 s."""
+
+    id = "B3"
+    times = 50
+    longest_pause_s = 5.0
+    allows_repetition = False
+
+
+class TwoHundredKills(Killed):
+    """Sluice and its workers are killed two hundred times."""
+
+    id = "B4"
+    times = 200
+
+
 class Reloaded(Fault):
     """Sluice reads its configuration again ten times a second (SIGHUP)."""
 
     id = "F23"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
             os.kill(stage.sluice.pid, signal.SIGHUP)
             self.struck += 1
@@ -152,7 +170,7 @@ class StoppedWorker(Fault):
 
     id = "F24"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
             if workers := stage.workers():
                 worker = rng.choice(workers)
@@ -161,10 +179,8 @@ class StoppedWorker(Fault):
                 try:
                     yield 15.0
                 finally:
-                    try:
+                    with suppress(psutil.NoSuchProcess):  # the supervisor has put another in its place
                         worker.resume()
-                    except psutil.NoSuchProcess:
-                        pass  # the supervisor has put another in its place
             yield PAUSE_S
 
 
@@ -176,7 +192,7 @@ class WallClock(Fault):
     def missing(self) -> str:
         return "" if _libfaketime() else "libfaketime is not installed (Debian: faketime)"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         clock = stage.folder / "clock"
         clock.write_text("+0\n")
         environment = {
@@ -207,7 +223,7 @@ class BlockedOutput(Reloaded):
 
     id = "F26-pipe"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         pipe = stage.folder / "pipe"
         os.mkfifo(pipe)
         ours = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
@@ -229,19 +245,16 @@ class FullDisk(Reloaded):
     def missing(self) -> str:
         return "" if os.geteuid() == 0 else "mounting a tmpfs needs root"
 
-    def strike(self, stage: Stage, rng: random.Random) -> Iterator[float]:
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         disk = stage.folder / "disk"
         disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=True)
         try:
             stage.sluice.settings["cluster"] |= {"state": str(disk / "state.json")}
             stage.restart(log=disk / "log")
-            with (disk / "filler").open("wb", buffering=0) as filler:
-                try:
-                    while filler.write(bytes(4096)):
-                        pass
-                except OSError:  # ENOSPC
-                    self.struck += 1
+            with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):  # ENOSPC
+                while filler.write(bytes(4096)):
+                    pass
             yield from super().strike(stage, rng)
         finally:
             del stage.sluice.settings["cluster"]["state"]

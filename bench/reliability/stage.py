@@ -11,9 +11,10 @@ from typing import Any, Final, Self
 
 import psutil
 
-from bench.reliability.clients import PARTITIONS, Topics
+from bench.reliability.clients import Topics
 from bench.reliability.ledger import Mode
 from bench.reliability.wire import FaultGate
+from bench.reliability.writer import PARTITIONS
 from tests.harness.broker import GUARD_HOST
 from tests.harness.certificates import Identity
 from tests.harness.kafka import KafkaCluster
@@ -30,7 +31,7 @@ THRICE: Final = {
     "transaction.state.log.min.isr": "2",
 }
 THROTTLED_BYTES_PER_S: Final = 40_000
-"""Of each producer of `Mode.ALL`, at each broker: some requests always wait for their turn."""
+"""Of each producer of `Mode.ONE`, at each broker: some requests always wait for their turn."""
 
 
 class Stage:
@@ -55,7 +56,7 @@ class Stage:
                 for node_id, end in ends.items()
             }
             quotas = "quotas:\n" + "".join(
-                f"- {{entity: {{client-id: {family}-{Mode.ALL}}}, producer_byte_rate: {THROTTLED_BYTES_PER_S}}}\n"
+                f"- {{entity: {{client-id: {family}-{Mode.ONE}}}, producer_byte_rate: {THROTTLED_BYTES_PER_S}}}\n"
                 for family in self.families
             )
             self.sluice = stack.enter_context(

@@ -1,4 +1,4 @@
-"""A fault proxy for one address: what passes is cut into pieces, which are delayed, corrupted, or end the connection."""
+"""A fault proxy for one address: it cuts what passes into pieces, which are delayed, corrupted, or end connections."""
 
 import asyncio
 import contextlib

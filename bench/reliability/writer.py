@@ -1,10 +1,11 @@
-"""Producers of Python's client libraries: `python -m bench.reliability.writer FAMILY BOOTSTRAP FOLDER RATE MODE:TOPIC:NUMBER…`.
+"""Producers of Python's client libraries.
 
-One thread a mode sends RATE records a second until `FOLDER/stop` exists, and writes to `FOLDER/FAMILY-MODE`:
+`python -m bench.reliability.writer FAMILY BOOTSTRAP FOLDER RATE MODE:TOPIC:NUMBER…`: a thread a mode sends RATE
+records a second until `FOLDER/stop` exists, and writes to `FOLDER/FAMILY-MODE`:
 
-    acked PRODUCER SEQUENCE PARTITION OFFSET   the record was acknowledged, and its transaction is committed
-    aborted PRODUCER TRANSACTION               the client was told that the transaction is aborted
-    failed PRODUCER SEQUENCE REASON            the client library gave up; stored or not
+    acked PRODUCER SEQUENCE PARTITION OFFSET MS   acknowledged at this monotonic time, and its transaction is committed
+    aborted PRODUCER TRANSACTION                  the client was told that the transaction is aborted
+    failed PRODUCER SEQUENCE REASON               the client library gave up; stored or not
 
 A producer that fails for good is opened again under the next PRODUCER number. Writer.java does the same.
 """
@@ -209,11 +210,12 @@ class Writer:
             self._outstanding = 0
             try:
                 run(producer, topic, producer_number)
-                return
             except Exception as error:  # noqa: BLE001  a new one goes on
                 self._write(f"failed {producer_number} -1 {type(error).__name__}")
                 with suppress(Exception):
                     producer.close()
+            else:
+                return
 
     def _records(self, producer: Producer, topic: str, number: int) -> None:
         for sequence in count():
@@ -223,7 +225,7 @@ class Writer:
         self._settle(producer)
 
     def _transactions(self, producer: Producer, topic: str, number: int) -> None:
-        """A transaction whose end is unknown is ended by the next producer of its transactional id: not written down."""
+        """Where the end of a transaction is unknown, the next producer with its id ends it: nothing is written down."""
         for transaction in count():
             if self._stop.exists():
                 return
@@ -274,7 +276,7 @@ class Writer:
                 self._failed = True
                 self._write(f"failed {number} {sequence} {error}")
             else:
-                acked(f"acked {number} {sequence} {partition} {offset}")
+                acked(f"acked {number} {sequence} {partition} {offset} {time.monotonic_ns() // 1_000_000}")
 
         with self._lock:
             self._outstanding += 1
@@ -290,23 +292,22 @@ class Writer:
             self._output.write(line + "\n")
 
 
+def write(family: str, bootstrap: str, folder: str, rate: str, share: str) -> None:
+    word, topic, number = share.split(":")
+    mode = Mode(word)
+    with Path(folder, f"{family}-{mode}").open("w", encoding="utf-8", buffering=1) as output:
+        writer = Writer(
+            lambda: FAMILIES[family](bootstrap, f"{family}-{mode}", mode), Path(folder, "stop"), output, float(rate)
+        )
+        writer.run(topic, int(number), mode)
+
+
 def main(family: str, bootstrap: str, folder: str, rate: str, *shares: str) -> None:
-    threads = []
-    outputs = []
-    for share in shares:
-        mode, topic, number = share.split(":")
-        outputs.append(Path(folder, f"{family}-{mode}").open("w", encoding="utf-8", buffering=1))
-
-        def open_producer(mode: Mode = Mode(mode)) -> Producer:
-            return FAMILIES[family](bootstrap, f"{family}-{mode}", mode)
-
-        writer = Writer(open_producer, Path(folder, "stop"), outputs[-1], float(rate))
-        threads.append(threading.Thread(target=writer.run, args=(topic, int(number), Mode(mode))))
-        threads[-1].start()
+    threads = [threading.Thread(target=write, args=(family, bootstrap, folder, rate, share)) for share in shares]
+    for thread in threads:
+        thread.start()
     for thread in threads:
         thread.join()
-    for output in outputs:
-        output.close()
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ class Gate:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        are_answers: bool,  # noqa: ARG002  for faults
+        are_answers: bool,
     ) -> None:
         """Relay one direction; when it returns, both ends of the connection are dropped."""
         with contextlib.suppress(OSError):
