@@ -19,6 +19,8 @@ class Fault:
     """`strike` is a generator: it yields how long to wait for its next act; closed, it heals what it did."""
 
     id: ClassVar[str]
+    least_s: ClassVar[float] = 0.0
+    """It lasts that long at least."""
     times: ClassVar[int | None] = None
     """It strikes that often, within `most_s`."""
     most_s: ClassVar[float] = 3600.0
@@ -247,6 +249,7 @@ class BlackHole(Shut):
     """Nothing passes between clients and Sluice for 40 s, then all of it does."""
 
     id = "F7"
+    least_s = 42.0
     at_clients = True
     shut_s = (40.0, 40.0)
 
@@ -261,6 +264,7 @@ class SilentBroker(Shut):
     """A broker accepts connections and says nothing."""
 
     id = "F11"
+    least_s = 25.0
     shut_s = (10.0, 20.0)
 
     def shut(self, gate: FaultGate) -> None:
@@ -280,6 +284,7 @@ class NoAnswerToSyn(Shut):
     """A broker's address answers no SYN, and nothing passes the connections that are there."""
 
     id = "F13"
+    least_s = 15.0
     shut_s = (8.0, 12.0)
 
     def shut(self, gate: FaultGate) -> None:

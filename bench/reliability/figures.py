@@ -1,10 +1,14 @@
-"""Figures: one line each, kept in bench/results/reliability.json, and shown in docs/reliability.md."""
+"""Figures: a line each, `name: measured / mark: PASS|FAIL`, kept as JSON and shown in docs/reliability.md."""
 
+import json
+import os
+import platform
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +17,24 @@ RESULTS: Final = ROOT / "bench" / "results" / "reliability.json"
 PAGE: Final = ROOT / "docs" / "reliability.md"
 BEGIN: Final = "<!-- python -m bench.reliability -->\n"
 END: Final = "<!-- end -->"
+HEADER: Final = "| figure | what happens | measured | result | run |\n|---|---|---|---|---|\n"
+PROMISED_RECORDS: Final = 5_000_000
+"""Of figure B1."""
 
 
 class Result(StrEnum):
     PASS = "PASS"  # noqa: S105  no password
     FAIL = "FAIL"
     NOT_RUN = "not run"
+
+
+@cache
+def this_run() -> str:
+    """Commit, date and machine."""
+    asked = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    return f"{commit or 'no commit'}, {datetime.now(UTC).date()}, {machine}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,37 +44,59 @@ class Figure:
     measured: str
     mark: str
     result: str
-    seed: int
+    seed: int = 0
     acked: int = 0
     because: str = ""
-    """Why it was not run, or why it fails."""
-    commit: str = ""
-    date: str = ""
-    details: Sequence[str] = field(default_factory=tuple)
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        what: str,
-        measured: str,
-        mark: str,
-        result: Result,
-        *,
-        seed: int,
-        acked: int = 0,
-        because: str = "",
-        details: Sequence[str] = (),
-    ) -> "Figure":
-        """Of this commit and day."""
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        day = datetime.now(UTC).date().isoformat()
-        return cls(name, what, measured, mark, result, seed, acked, because, commit.stdout.strip(), day, tuple(details))
+    """Why it was not run, or fails."""
+    details: Sequence[str] = ()
+    run: str = field(default_factory=this_run)
 
     def __str__(self) -> str:
-        if self.result == Result.NOT_RUN:
-            return f"{self.name} {self.what}: not run, because {self.because}"
-        lines = [f"{self.name} {self.what}: {self.measured} / {self.mark}: {self.result} (seed {self.seed})"]
-        return "\n    ".join([*lines, *self.details])
+        because = f", because {self.because}" if self.because else ""
+        line = (
+            f"{self.name} {self.what}: {self.measured or '-'} / {self.mark}: {self.result}{because} (seed {self.seed})"
+        )
+        return "\n    ".join([line, *self.details])
+
+
+def load(file: Path = RESULTS) -> dict[str, Figure]:
+    found = json.loads(file.read_text("utf-8")) if file.exists() else []
+    return {each["name"]: Figure(**each) for each in found}
+
+
+def save(figures: Iterable[Figure], file: Path = RESULTS) -> None:
+    """A figure takes the place of an older one of its name; each has a line of its own."""
+    merged = load(file) | {each.name: each for each in figures}
+    lines = [json.dumps(asdict(merged[name]), ensure_ascii=False) for name in sorted(merged, key=place)]
+    file.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
+
+
+def place(name: str) -> tuple[str, int, str]:
+    """A11, B1, B2, …, F1, F2, …, F26-disk, F26-pipe."""
+    number, _, rest = name[1:].partition("-")
+    return name[0], int(number), rest
+
+
+def sum_of(figures: Iterable[Figure]) -> Figure:
+    """Figure B1: records acknowledged in all others, and what was wrong in any."""
+    others = [each for each in figures if each.acked and each.name != "B1"]
+    failed = [each.name for each in others if each.result == Result.FAIL]
+    acked = sum(each.acked for each in others)
+    measured = f"{acked:,} acknowledged under {len(others)} figures; failed: {', '.join(failed) or 'none'}"
+    mark = f"none fails in {PROMISED_RECORDS:,}"
+    if failed or acked >= PROMISED_RECORDS:
+        return Figure("B1", "all faults together", measured, mark, Result.FAIL if failed else Result.PASS)
+    return Figure("B1", "all faults together", measured, mark, Result.NOT_RUN, because="these runs were shorter")
+
+
+def write_page(page: Path = PAGE, results: Path = RESULTS) -> None:
+    """Make the table between the page's markers anew."""
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    rows = "".join(map(_row, load(results).values()))
+    page.write_text(f"{before}{BEGIN}\n{HEADER}{rows}\n{END}{after}", "utf-8")
+
+
+def _row(figure: Figure) -> str:
+    result = f"{figure.result}, because {figure.because}" if figure.because else figure.result
+    return f"| {figure.name} | {figure.what} | {figure.measured} | {result} | {figure.run}, seed {figure.seed} |\n"

@@ -84,7 +84,7 @@ class Account:
     given_up: Counter[str] = field(default_factory=Counter)
     """Records that the client library gave up, by reason: they may be stored or not."""
     longest_pause_s: float = 0.0
-    """Of any one producer, between two acknowledgements."""
+    """Of any one producer at one partition, between two acknowledgements."""
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> "Account":
@@ -93,8 +93,8 @@ class Account:
             mine = cls()
             for line in file.read_text("utf-8").splitlines():
                 mine._take(*line.split())
-            times_ms = sorted(each.at_ms for each in mine.acked)
-            pauses_ms = [after - before for before, after in pairwise(times_ms)]
+            times_ms = sorted((each.partition, each.at_ms) for each in mine.acked)
+            pauses_ms = [end - begin for (one, begin), (other, end) in pairwise(times_ms) if one == other]
             account.acked += mine.acked
             account.aborted |= mine.aborted
             account.given_up += mine.given_up

@@ -28,6 +28,7 @@ class StoppedClient(Fault):
     """One client's process is stopped for 20 s (SIGSTOP)."""
 
     id = "F8"
+    least_s = 22.0
 
     def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
@@ -45,6 +46,7 @@ class StoppedBroker(Fault):
     """One broker's process is stopped for 20 s (SIGSTOP)."""
 
     id = "F17"
+    least_s = 22.0
 
     def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
@@ -80,6 +82,7 @@ class MovedLeaders(KilledBroker):
     """Leaders move one by one; then a broker leaves in order, with its leaders and coordinators, and comes back."""
 
     id = "F19"
+    least_s = 30.0
     crash = False
 
     def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
@@ -128,6 +131,8 @@ class Terminated(Fault):
             yield rng.uniform(1.0, 5.0)
             stage.restart(kill=self.kill)
             self.struck += 1
+            while not stage.sluice.is_ready():
+                yield 0.1
 
 
 class Killed(Terminated):
@@ -160,8 +165,9 @@ class Reloaded(Fault):
 
     def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:
-            os.kill(stage.sluice.pid, signal.SIGHUP)
-            self.struck += 1
+            if stage.sluice.is_ready():  # one that has just started does not know the signal yet
+                os.kill(stage.sluice.pid, signal.SIGHUP)
+                self.struck += 1
             yield 0.1
 
 
@@ -169,6 +175,7 @@ class StoppedWorker(Fault):
     """One worker of Sluice is stopped for 15 s (SIGSTOP)."""
 
     id = "F24"
+    least_s = 20.0
 
     def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
         while True:

@@ -130,11 +130,11 @@ class Trial:
 def strike(stage: Stage, fault: Fault, load: Load, seconds: float, seed: int) -> Figure:
     """The fault strikes for that long; then each client must go on, and the ledger be whole."""
     if reason := fault.missing():
-        return Figure.of(fault.id, fault.what, "", MARK, Result.NOT_RUN, because=reason, seed=seed)
+        return Figure(fault.id, fault.what, "", MARK, Result.NOT_RUN, seed, because=reason)
     with Trial(stage, fault.id, load) as trial:
         with Strikes(stage) as strikes:
             strikes.begin(fault, random.Random(f"{seed} {fault.id}"))
-            strikes.go_on(fault.most_s if fault.times else seconds)
+            strikes.go_on(fault.most_s if fault.times else max(seconds, fault.least_s))
         outcome = trial.outcome()
     return figure(fault.id, fault.what, [fault], outcome, seed)
 
@@ -159,4 +159,4 @@ def figure(name: str, what: str, faults: Sequence[Fault], outcome: Outcome, seed
     ]
     result = Result.FAIL if wrong or not struck else Result.PASS
     details = [*found.examples, *(f"given up: {count} {reason}" for reason, count in outcome.given_up.items())]
-    return Figure.of(name, what, ", ".join(measured), MARK, result, acked=found.acked, details=details, seed=seed)
+    return Figure(name, what, ", ".join(measured), MARK, result, seed, found.acked, details=details)

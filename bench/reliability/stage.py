@@ -18,7 +18,6 @@ from bench.reliability.writer import PARTITIONS
 from tests.harness.broker import GUARD_HOST
 from tests.harness.certificates import Identity
 from tests.harness.kafka import KafkaCluster
-from tests.harness.polling import wait_until
 from tests.harness.process import Program
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
@@ -122,7 +121,3 @@ class Stage:
             raise RuntimeError(f"Sluice ended with status {status}")
         self.sluice.environment, self.sluice.log = environment or {}, log
         self.sluice.launch()
-        self.until_ready()
-
-    def until_ready(self) -> None:
-        wait_until(self.sluice.is_ready, "Sluice is ready", 90.0)
