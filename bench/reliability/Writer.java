@@ -89,6 +89,12 @@ public final class Writer implements Runnable {
             settings.put("transactional.id", "java-" + mode);
             settings.put("transaction.timeout.ms", TRANSACTION_MS);
         }
+        String authority = System.getenv("LEDGER_CA");
+        if (authority != null) {
+            settings.put("security.protocol", "SSL");
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", authority);
+        }
         return settings;
     }
 

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,20 +17,23 @@ ALL_FAMILIES: Final = ("java", *FAMILIES)
 HERE: Final = Path(__file__).parent
 READ_S: Final = 120.0
 Topics = Mapping[Mode, str]
+Ways = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Family → its bootstrap addresses and environment."""
 
 
 class Writers:
     """All modes of these families, a program a family, as a context manager."""
 
-    def __init__(self, families: Sequence[str], bootstrap: str, topics: Topics, rate: float, folder: Path) -> None:
-        self.files = {(family, mode): folder / f"{family}-{mode}" for family in families for mode in topics}
+    def __init__(self, ways: Ways, topics: Topics, rate: float, folder: Path) -> None:
+        self.files = {(family, mode): folder / f"{family}-{mode}" for family in ways for mode in topics}
         self.programs: list[Program] = []
         self._stop = folder / "stop"
-        for at, family in enumerate(families):
+        for at, (family, (bootstrap, environment)) in enumerate(ways.items()):
             # producers that are opened again take the next numbers
             shares = [f"{mode}:{topic}:{(at * 10 + of) * 100_000}" for of, (mode, topic) in enumerate(topics.items())]
             command = [*_program(family), bootstrap, str(folder), str(rate), *shares]
-            self.programs.append(Program(f"writer {family}", command, folder / f"{family}.log"))
+            log = folder / f"{family}.log"
+            self.programs.append(Program(f"writer {family}", command, log, environment=environment))
 
     def acked(self) -> dict[tuple[str, Mode], int]:
         """How many records each has had acknowledged so far, by family and mode."""

@@ -5,11 +5,13 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Generator
+import sys
+import termios
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import psutil
 
@@ -24,40 +26,55 @@ PIPE_BYTES: Final = 4096
 DISK_BYTES: Final = 256 * 1024
 
 
-class StoppedClient(Fault):
+class Stopped(Fault):
+    """A process is stopped for a while (SIGSTOP), again and again."""
+
+    stopped_s: ClassVar[float] = 20.0
+    least_s = 22.0
+
+    def choose(self, stage: Stage, rng: random.Random) -> Callable[[signal.Signals], object]:
+        """Return what sends a signal to it."""
+        raise NotImplementedError
+
+    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
+        while True:
+            send = self.choose(stage, rng)
+            send(signal.SIGSTOP)
+            self.struck += 1
+            try:
+                yield self.stopped_s
+            finally:
+                with suppress(psutil.NoSuchProcess):  # somebody has put another in its place
+                    send(signal.SIGCONT)
+            yield PAUSE_S
+
+
+class StoppedClient(Stopped):
     """One client's process is stopped for 20 s (SIGSTOP)."""
 
     id = "F8"
-    least_s = 22.0
 
-    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
-        while True:
-            client = rng.choice(stage.writers)
-            client.signal(signal.SIGSTOP)
-            self.struck += 1
-            try:
-                yield 20.0
-            finally:
-                client.signal(signal.SIGCONT)
-            yield PAUSE_S
+    def choose(self, stage: Stage, rng: random.Random) -> Callable[[signal.Signals], object]:
+        return rng.choice(stage.writers).signal
 
 
-class StoppedBroker(Fault):
+class StoppedBroker(Stopped):
     """One broker's process is stopped for 20 s (SIGSTOP)."""
 
     id = "F17"
-    least_s = 22.0
 
-    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
-        while True:
-            broker = stage.cluster.brokers[rng.choice(NODE_IDS)]
-            broker.signal(signal.SIGSTOP)
-            self.struck += 1
-            try:
-                yield 20.0
-            finally:
-                broker.signal(signal.SIGCONT)
-            yield PAUSE_S
+    def choose(self, stage: Stage, rng: random.Random) -> Callable[[signal.Signals], object]:
+        return stage.cluster.brokers[rng.choice(NODE_IDS)].signal
+
+
+class StoppedWorker(Stopped):
+    """One worker of Sluice is stopped for 15 s (SIGSTOP)."""
+
+    id = "F24"
+    stopped_s = 15.0
+
+    def choose(self, stage: Stage, rng: random.Random) -> Callable[[signal.Signals], object]:
+        return rng.choice(stage.workers()).send_signal
 
 
 class KilledBroker(Fault):
@@ -171,26 +188,6 @@ class Reloaded(Fault):
             yield 0.1
 
 
-class StoppedWorker(Fault):
-    """One worker of Sluice is stopped for 15 s (SIGSTOP)."""
-
-    id = "F24"
-    least_s = 20.0
-
-    def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:
-        while True:
-            if workers := stage.workers():
-                worker = rng.choice(workers)
-                worker.suspend()
-                self.struck += 1
-                try:
-                    yield 15.0
-                finally:
-                    with suppress(psutil.NoSuchProcess):  # the supervisor has put another in its place
-                        worker.resume()
-            yield PAUSE_S
-
-
 class WallClock(Fault):
     """Sluice's wall clock jumps an hour forward and back, every two seconds; the monotonic one goes on."""
 
@@ -237,11 +234,19 @@ class BlockedOutput(Reloaded):
         try:
             fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             stage.restart(log=pipe)
-            yield from super().strike(stage, rng)
+            for wait_s in super().strike(stage, rng):
+                self.struck = is_full(ours)
+                yield wait_s
         finally:
             stage.restart()
             os.close(ours)
             pipe.unlink()
+
+
+def is_full(pipe: int) -> bool:
+    """Whether less than a line fits into it."""
+    held = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+    return int.from_bytes(held, sys.byteorder) > PIPE_BYTES // 2
 
 
 class FullDisk(Reloaded):

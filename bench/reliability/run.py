@@ -92,9 +92,8 @@ class Trial:
             self._topics = self._stage.create_topics(f"{self._name}-{time.monotonic_ns()}")
             self._through = Reader(self._stage.bootstrap, self._topics)
             stack.callback(self._through.close)
-            self._writers = stack.enter_context(
-                Writers(self._load.families, self._stage.bootstrap, self._topics, self._load.rate, folder)
-            )
+            ways = {family: self._stage.way_of(family) for family in self._load.families}
+            self._writers = stack.enter_context(Writers(ways, self._topics, self._load.rate, folder))
             self._stage.writers = self._writers.programs
             wait_until(self._writers.acked, "each client has begun", BEGIN_S, is_so=lambda acked: all(acked.values()))
             self._stack = stack.pop_all()

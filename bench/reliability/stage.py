@@ -4,7 +4,7 @@ import shutil
 import signal
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
@@ -14,9 +14,9 @@ import psutil
 from bench.reliability.clients import Topics
 from bench.reliability.ledger import Mode
 from bench.reliability.wire import FaultGate
-from bench.reliability.writer import PARTITIONS
+from bench.reliability.writer import CA, PARTITIONS
 from tests.harness.broker import GUARD_HOST
-from tests.harness.certificates import Identity
+from tests.harness.certificates import SERVER_HOSTS, Authority, Identity, common_name
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
 from tests.harness.sluice import SluiceProcess
@@ -24,6 +24,8 @@ from tests.harness.wire import Address
 
 NODE_IDS: Final = (1, 2, 3)
 WORKERS: Final = 2
+TLS: Final = "TLS"
+"""The second listener, where there are clients for it."""
 THRICE: Final = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -36,7 +38,8 @@ THROTTLED_BYTES_PER_S: Final = 40_000
 class Stage:
     """As a context manager; `clients` and `brokers` are the gates before Sluice and before the brokers."""
 
-    def __init__(self, families: tuple[str, ...]) -> None:
+    def __init__(self, families: tuple[str, ...], *, instances: int = 1, over_tls: Collection[str] = ()) -> None:
+        """With several instances, they elect the owners of brokers; families `over_tls` go around the fault gates."""
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-reliability-"))
         self.families = families
         self.writers: list[Program] = []
@@ -44,6 +47,11 @@ class Stage:
         self.cluster = KafkaCluster(node_ids=NODE_IDS, properties=THRICE)
         self.replicated: list[str] = []
         """Topics whose leaders can move."""
+        self.over_tls = over_tls
+        self.authority = Authority(self.folder)
+        self._identity = self.authority.issue("sluice", common_name("sluice"), SERVER_HOSTS)
+        (self.folder / "secret").write_text("a secret of all instances")
+        self._count = instances
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -54,24 +62,39 @@ class Stage:
                 node_id: stack.enter_context(FaultGate(end.guarded, end.guarded_listener))
                 for node_id, end in ends.items()
             }
-            quotas = "quotas:\n" + "".join(
-                f"- {{entity: {{client-id: {family}-{Mode.ONE}}}, producer_byte_rate: {THROTTLED_BYTES_PER_S}}}\n"
-                for family in self.families
-            )
-            self.sluice = stack.enter_context(
-                SluiceProcess(
-                    self.cluster.guarded_bootstrap,
-                    NODE_IDS,
-                    quotas=quotas,
-                    advertise=GUARD_HOST,
-                    settings={"workers": WORKERS, "cluster": {"refresh": "1s"}},
-                )
-            )
-            addresses = [self.sluice.address, *self.sluice.broker_addresses.values()]
+            self.instances = [stack.enter_context(self._instance(number)) for number in range(self._count)]
+            self.sluice = self.instances[0]
+            """The one that faults strike."""
+            addresses = [at for each in self.instances for at in (each.address, *each.broker_addresses.values())]
             self.clients = [stack.enter_context(FaultGate(Address(GUARD_HOST, at.port), at)) for at in addresses]
-            self.bootstrap = str(Address(GUARD_HOST, self.sluice.address.port))
+            self.bootstrap = ",".join(f"{GUARD_HOST}:{each.address.port}" for each in self.instances)
             self._stack = stack.pop_all()
         return self
+
+    def _instance(self, number: int) -> SluiceProcess:
+        quotas = "".join(
+            f"- {{entity: {{client-id: {family}-{Mode.ONE}}}, producer_byte_rate: {THROTTLED_BYTES_PER_S}}}\n"
+            for family in self.families
+        )
+        settings: dict[str, Any] = {"workers": WORKERS, "cluster": {"refresh": "1s"}}
+        if self._count > 1:
+            owners = {"instance": f"edge-{number}", "group": "sluice", "secret_file": str(self.folder / "secret")}
+            settings["owners"] = {**owners, "heartbeat": "500ms"}
+        tls = {"certificate": str(self._identity.certificate), "key": str(self._identity.key)}
+        return SluiceProcess(
+            self.cluster.guarded_bootstrap,
+            NODE_IDS,
+            quotas=f"quotas:\n{quotas}",
+            advertise=GUARD_HOST,
+            settings=settings,
+            listeners={TLS: {"tls": tls}} if self.over_tls else {},
+        )
+
+    def way_of(self, family: str) -> tuple[str, dict[str, str]]:
+        """Its bootstrap addresses and environment (see writer.py)."""
+        if family not in self.over_tls:
+            return self.bootstrap, {}
+        return ",".join(each.listeners[TLS].bootstrap for each in self.instances), {CA: str(self.authority.certificate)}
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -106,9 +129,10 @@ class Stage:
             gate.open()
 
     def workers(self) -> list[psutil.Process]:
-        """The processes of Sluice that serve clients."""
+        """The processes of Sluice that serve clients; all of its children while it has just started."""
         children = psutil.Process(self.sluice.pid).children()
-        return [each for each in children if any(end.status == "ESTABLISHED" for end in each.net_connections("tcp"))]
+        busy = [each for each in children if any(end.status == "ESTABLISHED" for end in each.net_connections("tcp"))]
+        return busy or children
 
     def restart(
         self, *, kill: bool = False, environment: Mapping[str, str] | None = None, log: Path | None = None

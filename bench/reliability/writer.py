@@ -7,10 +7,13 @@ records a second until `FOLDER/stop` exists, and writes to `FOLDER/FAMILY-MODE`:
     aborted PRODUCER TRANSACTION                  the client was told that the transaction is aborted
     failed PRODUCER SEQUENCE REASON               the client library gave up; stored or not
 
-A producer that fails for good is opened again under the next PRODUCER number. Writer.java does the same.
+A producer that fails for good is opened again under the next PRODUCER number. With LEDGER_CA, a PEM file, it uses TLS.
+Writer.java does the same.
 """
 
 import asyncio
+import os
+import ssl
 import sys
 import threading
 import time
@@ -22,6 +25,7 @@ from typing import Any, Final, Protocol, TextIO
 
 from bench.reliability.ledger import TRANSACTION_RECORDS, Mode, encode
 
+CA: Final = "LEDGER_CA"
 PARTITIONS: Final = 3
 MOST_OUTSTANDING: Final = 2000
 ABORTED_EACH: Final = 3
@@ -64,6 +68,8 @@ class Librdkafka:
             settings["enable.idempotence"] = True
         else:
             settings["max.in.flight"] = 1
+        if CA in os.environ:
+            settings |= {"security.protocol": "SSL", "ssl.ca.location": os.environ[CA]}
         self._client: Any = Client(settings)
         self.begin, self.abort = self._client.begin_transaction, self._client.abort_transaction
         self.commit = self._client.commit_transaction
@@ -89,6 +95,9 @@ class Librdkafka:
 
 def _python_settings(bootstrap: str, name: str, mode: Mode) -> dict[str, Any]:
     """What kafka-python and aiokafka have in common."""
+    security: dict[str, Any] = {}
+    if CA in os.environ:
+        security = {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=os.environ[CA])}
     transactional = {"transactional_id": name, "transaction_timeout_ms": TRANSACTION_S * 1000}
     return {
         "bootstrap_servers": bootstrap,
@@ -97,6 +106,7 @@ def _python_settings(bootstrap: str, name: str, mode: Mode) -> dict[str, Any]:
         "acks": 1 if mode is Mode.ONE else "all",
         "enable_idempotence": mode in {Mode.IDEMPOTENT, Mode.TRANSACTIONAL},
         **(transactional if mode is Mode.TRANSACTIONAL else {}),
+        **security,
     }
 
 
@@ -148,15 +158,15 @@ class Aiokafka:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(END_S)
 
     def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
-        async def send() -> None:
-            try:
-                metadata = await (await self._client.send(topic, value, partition=partition))
-            except Exception as error:  # noqa: BLE001  whatever the library raises is its answer
-                done(-1, type(error).__name__)
-            else:
-                done(metadata.offset, "")
+        def told(sent: Any) -> None:
+            error = sent.exception()
+            done(*((-1, type(error).__name__) if error else (sent.result().offset, "")))
 
-        asyncio.run_coroutine_threadsafe(send(), self._loop)
+        async def send() -> None:
+            sent = await self._client.send(topic, value, partition=partition)
+            sent.add_done_callback(told)
+
+        self._run(send())  # one after the other: those that wait for room are not served in their order
 
     def poll(self) -> None:
         """Its loop does."""

@@ -1,0 +1,232 @@
+"""`python -m bench.reliability.soak`: two instances under mixed load for hours, a fault a minute, watched all the time.
+
+Clients are those of the faults, half of them over TLS. Each minute other limits and modes are written, one fault
+strikes for a third of it, and the rate of a greedy client is measured from ten seconds after the fault to the minute's
+end. The first instance is never restarted: the slope of its memory is measured.
+"""
+
+import argparse
+import random
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import sqrt
+from statistics import linear_regression
+from typing import Final, Self
+
+import psutil
+
+from bench.reliability import faults, process_faults
+from bench.reliability.clients import ALL_FAMILIES
+from bench.reliability.combinations import KINDS
+from bench.reliability.figures import Figure, Result, save, write_page
+from bench.reliability.ledger import Mode
+from bench.reliability.run import MARK, Load, Strikes, Trial, figure
+from bench.reliability.stage import NODE_IDS, Stage
+from tests.harness.clients.kinds import AIOKAFKA
+from tests.harness.clients.tasks import Produce
+from tests.harness.measure import SHORT_PERIOD_S, LogMeter
+from tests.harness.polling import wait_until
+from tests.harness.sluice import SluiceProcess
+
+MINUTE_S: Final = 60.0
+FAULT_S: Final = 20.0
+AFTER_FAULT_S: Final = 10.0
+ROUND_MINUTES: Final = 5
+"""Then clients begin on fresh topics: a ledger of hours would not fit into memory."""
+LOOK_S: Final = 5.0
+LOOKED_AT: Final = ("/metrics", "/", "/api/v1/clients", "/api/v1/brokers?all=1")
+GREEDY: Final = "greedy"
+GREEDY_BYTES_PER_S: Final = 300_000
+MOST_DEVIATION: Final = 0.03
+MOST_MIB_PER_H: Final = 2.0
+MOST_DESCRIPTORS_PER_H: Final = 20.0
+WARM_UP: Final = 0.2
+"""The part of the samples that is left out: caches fill."""
+OF_ONE_INSTANCE: Final = (process_faults.Terminated, process_faults.Killed, process_faults.StoppedWorker)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at_h: float
+    mib: float
+    descriptors: int
+    threads: int
+
+
+class Watcher:
+    """Looks at each instance as operators do, and at the processes of the first one, as a context manager."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.samples: list[Sample] = []
+        self._stage = stage
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watcher")
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            for instance in self._stage.instances:
+                for path in LOOKED_AT:
+                    instance.get(path)
+            parent = psutil.Process(self._stage.instances[0].pid)
+            processes = [parent, *parent.children(recursive=True)]
+            self.samples.append(
+                Sample(
+                    time.monotonic() / 3600,
+                    sum(each.memory_full_info().pss for each in processes) / (1 << 20),
+                    sum(each.num_fds() for each in processes),
+                    sum(each.num_threads() for each in processes),
+                )
+            )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def slope(samples: Sequence[Sample], values: Sequence[float]) -> tuple[float, float]:
+    """What is added per hour, and the upper 95 % bound of it."""
+    hours = [each.at_h for each in samples]
+    fitted, first = linear_regression(hours, values)
+    middle = sum(hours) / len(hours)
+    errors = sum((value - first - fitted * hour) ** 2 for hour, value in zip(hours, values, strict=True))
+    spread = sum((hour - middle) ** 2 for hour in hours)
+    return fitted, fitted + 1.96 * sqrt(errors / (len(hours) - 2) / spread)
+
+
+def write_quotas(stage: Stage, rng: random.Random) -> None:
+    """Other limits and modes for all but the greedy client."""
+    greedy = f"- {{entity: {{client-id: {GREEDY}}}, producer_byte_rate: {GREEDY_BYTES_PER_S}}}\n"
+    others = "".join(
+        f"- {{entity: {{client-id: {family}-{Mode.ONE}}}, producer_byte_rate: {rng.randrange(20_000, 200_000)}, "
+        f"mode: {rng.choice(('enforce', 'shadow'))}}}\n"
+        for family in stage.families
+    )
+    for instance in stage.instances:
+        instance.write_quotas(f"quotas:\n{greedy}{others}")
+
+
+def soak(stage: Stage, clients: Load, hours: float, seed: int) -> list[Figure]:
+    rng = random.Random(seed)
+    rates: list[float] = []
+    struck: list[faults.Fault] = []
+    figures: list[Figure] = []
+    stage.cluster.create_topic(GREEDY, leader=NODE_IDS[0])
+    end_s = time.monotonic() + hours * 3600
+    with ExitStack() as stack:
+        watcher = stack.enter_context(Watcher(stage))
+        meter = stack.enter_context(LogMeter(stage.cluster.log_folder(GREEDY)))
+        greedy = Produce(bootstrap=stage.bootstrap, client_id=GREEDY, topic=GREEDY, duration_s=hours * 3600 + 600)
+        stack.enter_context(AIOKAFKA.run(greedy))
+        while time.monotonic() < end_s:
+            mine: list[faults.Fault] = []
+            with Trial(stage, "soak", clients) as trial:
+                for _ in range(ROUND_MINUTES):
+                    write_quotas(stage, rng)
+                    mine.append(_minute(stage, rng))
+                    until_s = time.monotonic()
+                    rates.append(_rate(meter, until_s - MINUTE_S + FAULT_S + AFTER_FAULT_S, until_s))
+                    print(f"{mine[-1].id} {mine[-1].what}: greedy at {rates[-1]:.3f} of its quota", flush=True)
+                figures.append(figure("A11", ", ".join(each.id for each in mine), mine, trial.outcome(), seed))
+            print(figures[-1], flush=True)
+            struck += mine
+    return [
+        *_of_processes(watcher.samples, seed),
+        _of_rates(rates, seed),
+        _of_ledger(figures, seed),
+        _of_logs(stage, seed),
+    ]
+
+
+def _minute(stage: Stage, rng: random.Random) -> faults.Fault:
+    begin_s = time.monotonic()
+    fault = rng.choice(KINDS)()
+    stage.sluice = stage.instances[1] if isinstance(fault, OF_ONE_INSTANCE) else rng.choice(stage.instances)
+    with Strikes(stage) as strikes:
+        strikes.begin(fault, rng)
+        strikes.go_on(FAULT_S)
+    time.sleep(max(begin_s + MINUTE_S - time.monotonic(), 0.0))
+    return fault
+
+
+def _rate(meter: LogMeter, from_s: float, to_s: float) -> float:
+    """Of the greedy client, against its quota."""
+    return meter.series.rate_by_bursts(from_s, to_s, SHORT_PERIOD_S) / GREEDY_BYTES_PER_S
+
+
+def _of_processes(samples: Sequence[Sample], seed: int) -> list[Figure]:
+    kept = samples[int(len(samples) * WARM_UP) :]
+    found = []
+    kinds = (
+        ("memory", "MiB", MOST_MIB_PER_H, [each.mib for each in kept]),
+        ("descriptors", "descriptors", MOST_DESCRIPTORS_PER_H, [float(each.descriptors) for each in kept]),
+        ("threads", "threads", 1.0, [float(each.threads) for each in kept]),
+    )
+    for name, unit, most, values in kinds:
+        fitted, bound = slope(kept, values)
+        hours = kept[-1].at_h - kept[0].at_h
+        measured = f"{fitted:+.2f} {unit}/h (95 % bound {bound:.2f}) of {values[-1]:.0f}, in {hours:.2f} h"
+        result = Result.PASS if bound < most else Result.FAIL
+        found.append(Figure(f"A11-{name}", f"soak: {name} of an instance", measured, f"< {most:g}/h", result, seed))
+    return found
+
+
+def _of_rates(rates: Sequence[float], seed: int) -> Figure:
+    far = [each for each in rates if abs(each - 1) > MOST_DEVIATION]
+    measured = f"{len(rates) - len(far)} of {len(rates)} minutes; from {min(rates):.3f} to {max(rates):.3f}"
+    mark = "all within 3 % of the quota"
+    return Figure("A11-rates", "soak: rate of a greedy client", measured, mark, _passed(not far), seed)
+
+
+def _of_ledger(figures: Sequence[Figure], seed: int) -> Figure:
+    failed = [each.what for each in figures if each.result == Result.FAIL]
+    acked = sum(each.acked for each in figures)
+    measured = f"{acked:,} acknowledged in {len(figures)} rounds, failed: {'; '.join(failed) or 'none'}"
+    details = [line for each in figures for line in each.details]
+    return Figure("A11-ledger", "soak: ledger", measured, MARK, _passed(not failed), seed, acked, details=details)
+
+
+def _of_logs(stage: Stage, seed: int) -> Figure:
+    errors = [line for each in stage.instances for line in each.output().splitlines() if _is_fault(line)]
+    return Figure(
+        "A11-log", "soak: faults in the log", str(len(errors)), "0", _passed(not errors), seed, details=errors[:5]
+    )
+
+
+def _is_fault(line: str) -> bool:
+    return any(words in line for words in ("internal error", "never retrieved", "Traceback"))
+
+
+def _passed(has_passed: bool) -> Result:
+    return Result.PASS if has_passed else Result.FAIL
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.reliability.soak")
+    parser.add_argument("--hours", type=float, default=2.5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=50.0, help="records a second of each client in each mode")
+    given = parser.parse_args()
+    clients = Load(ALL_FAMILIES, given.rate)
+    with Stage(clients.families, instances=2, over_tls=ALL_FAMILIES[::2]) as stage:
+        wait_until(lambda: all(map(_owns, stage.instances)), "both instances own brokers")
+        figures = soak(stage, clients, given.hours, given.seed)
+    print(*figures, sep="\n")
+    save(figures)
+    write_page()
+    return 1 if any(each.result == Result.FAIL for each in figures) else 0
+
+
+def _owns(instance: SluiceProcess) -> bool:
+    return instance.metrics().value("sluice_owned_brokers") > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
