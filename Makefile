@@ -162,6 +162,9 @@ reliability: setup  ## a ledger of records through faults: docs/reliability.md (
 	$(BIN)/python -m bench.reliability $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(COMBINATIONS),--combinations $(COMBINATIONS))
 
+soak: setup  ## two instances under mixed load with a fault a minute, for HOURS=2.5: docs/reliability.md
+	$(BIN)/python -m bench.reliability.soak $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))
+
 matrix: setup  ## each client at real brokers, direct and through Sluice: the tables of docs/clients.md
 	$(BIN)/python -m bench.clients
 

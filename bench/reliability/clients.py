@@ -88,7 +88,7 @@ class Reader:
         self._thread.start()
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> dict[Mode, Log]:
-        """What was there up to these offsets, by mode; TimeoutError when they are not reached."""
+        """The records up to these offsets, by mode; TimeoutError when they are not reached."""
         self._gave_up_s = time.monotonic() + READ_S
         self._until = ends
         self._thread.join()

@@ -39,7 +39,7 @@ KINDS: Final[tuple[type[Fault], ...]] = (
     process_faults.Reloaded,
     process_faults.StoppedWorker,
 )
-"""Those that do not need the others to be away."""
+"""Faults that do not need the others to be away."""
 
 
 def combine(stage: Stage, clients: Load, examples: int, of_seed: int) -> Figure:

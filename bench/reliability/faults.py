@@ -1,4 +1,4 @@
-"""What a fault is, and those on the wire: one class per fault, with what it does in its first line."""
+"""Faults, and those on the wire: a class each, whose first line says what happens."""
 
 import random
 import time
@@ -76,7 +76,7 @@ def gates_of(stage: Stage, *, at_clients: bool) -> list[FaultGate]:
     return stage.clients if at_clients else list(stage.brokers.values())
 
 
-class Ends(OnWire):
+class EndedConnection(OnWire):
     """Ends a connection within a frame, now and then."""
 
     ending: ClassVar[Ending]
@@ -98,21 +98,21 @@ class Ends(OnWire):
         return [Piece(chunk)]
 
 
-class ResetMidRequest(Ends):
+class ResetMidRequest(EndedConnection):
     """The client's connection is reset within a request."""
 
     id = "F1"
     ending = Ending.RESET
 
 
-class FinMidRequest(Ends):
+class FinMidRequest(EndedConnection):
     """The client's connection ends within a request."""
 
     id = "F2"
     ending = Ending.FIN
 
 
-class HalfClose(Ends):
+class HalfClose(EndedConnection):
     """The client ends its direction after a whole request, and waits for the answer."""
 
     id = "F3"
@@ -161,7 +161,7 @@ class Bandwidth(OnWire):
         return [Piece(part, wait_s=len(part) / self.bytes_per_s) for part in parts]
 
 
-class ResetMidAnswer(Ends):
+class ResetMidAnswer(EndedConnection):
     """A broker's connection is reset within an answer."""
 
     id = "F9"
@@ -169,7 +169,7 @@ class ResetMidAnswer(Ends):
     ending = Ending.RESET
 
 
-class FinMidAnswer(Ends):
+class FinMidAnswer(EndedConnection):
     """A broker's connection ends within an answer."""
 
     id = "F10"
@@ -203,7 +203,7 @@ class JoinedAnswers(OnWire):
         return [Piece(chunk), Piece(b"", wait_s=0.02)]
 
 
-class CorruptSize(Ends):
+class CorruptSize(EndedConnection):
     """The size of a broker's answer is negative, too large, too small, or zero."""
 
     id = "F16"
@@ -246,7 +246,7 @@ class Shut(Fault):
 
 
 class BlackHole(Shut):
-    """Nothing passes between clients and Sluice for 40 s, then all of it does."""
+    """Between clients and Sluice everything is held for 40 s, then let through."""
 
     id = "F7"
     least_s = 42.0

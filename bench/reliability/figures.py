@@ -19,7 +19,7 @@ BEGIN: Final = "<!-- python -m bench.reliability -->\n"
 END: Final = "<!-- end -->"
 HEADER: Final = "| figure | what happens | measured | result | run |\n|---|---|---|---|---|\n"
 PROMISED_RECORDS: Final = 5_000_000
-"""Of figure B1."""
+"""The records that figure B1 needs."""
 
 
 class Result(StrEnum):

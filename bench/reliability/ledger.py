@@ -76,7 +76,7 @@ class Acked:
 
 @dataclass(slots=True)
 class Account:
-    """What producers have written down: one line an event (see writer.py)."""
+    """The events that producers have written down, a line each (see writer.py)."""
 
     acked: list[Acked] = field(default_factory=list)
     aborted: set[tuple[int, int]] = field(default_factory=set)
@@ -84,7 +84,7 @@ class Account:
     given_up: Counter[str] = field(default_factory=Counter)
     """Records that the client library gave up, by reason: they may be stored or not."""
     longest_pause_s: float = 0.0
-    """Of any one producer at one partition, between two acknowledgements."""
+    """Between two acknowledgements of one producer at one partition."""
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> "Account":

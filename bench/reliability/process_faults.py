@@ -1,4 +1,4 @@
-"""Faults of processes and of what they stand on: clients, brokers, and Sluice itself."""
+"""Faults of processes, and of their machine: clients, brokers, and Sluice itself."""
 
 import fcntl
 import os
@@ -223,7 +223,7 @@ def _libfaketime() -> str:
 
 
 class BlockedOutput(Reloaded):
-    """Nobody reads the pipe that Sluice logs to, and it is full."""
+    """The pipe that Sluice logs to is full, and never read."""
 
     id = "F26-pipe"
 
@@ -235,7 +235,7 @@ class BlockedOutput(Reloaded):
             fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             stage.restart(log=pipe)
             for wait_s in super().strike(stage, rng):
-                self.struck = is_full(ours)
+                self.struck = int(is_full(ours))
                 yield wait_s
         finally:
             stage.restart()
@@ -267,7 +267,9 @@ class FullDisk(Reloaded):
             with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):  # ENOSPC
                 while filler.write(bytes(4096)):
                     pass
-            yield from super().strike(stage, rng)
+            for wait_s in super().strike(stage, rng):
+                self.struck = int(os.statvfs(disk).f_bavail == 0)
+                yield wait_s
         finally:
             del stage.sluice.settings["cluster"]["state"]
             stage.restart()

@@ -92,7 +92,7 @@ class Watcher:
 
 
 def slope(samples: Sequence[Sample], values: Sequence[float]) -> tuple[float, float]:
-    """What is added per hour, and the upper 95 % bound of it."""
+    """The increase per hour, and its upper 95 % bound."""
     hours = [each.at_h for each in samples]
     fitted, first = linear_regression(hours, values)
     middle = sum(hours) / len(hours)
@@ -157,7 +157,7 @@ def _minute(stage: Stage, rng: random.Random) -> faults.Fault:
 
 
 def _rate(meter: LogMeter, from_s: float, to_s: float) -> float:
-    """Of the greedy client, against its quota."""
+    """The greedy client's rate, against its quota."""
     return meter.series.rate_by_bursts(from_s, to_s, SHORT_PERIOD_S) / GREEDY_BYTES_PER_S
 
 

@@ -1,4 +1,4 @@
-"""What faults strike: three brokers, and Sluice with two workers, behind a fault gate at each of their addresses."""
+"""The target of faults: three brokers, and Sluice with two workers, a fault gate before each of their addresses."""
 
 import shutil
 import signal
@@ -32,7 +32,7 @@ THRICE: Final = {
     "transaction.state.log.min.isr": "2",
 }
 THROTTLED_BYTES_PER_S: Final = 40_000
-"""Of each producer of `Mode.ONE`, at each broker: some requests always wait for their turn."""
+"""The quota of each producer of `Mode.ONE`, at each broker: some requests always wait for their turn."""
 
 
 class Stage:
@@ -43,7 +43,7 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-reliability-"))
         self.families = families
         self.writers: list[Program] = []
-        """Those of the fault under way."""
+        """The clients of the trial under way."""
         self.cluster = KafkaCluster(node_ids=NODE_IDS, properties=THRICE)
         self.replicated: list[str] = []
         """Topics whose leaders can move."""

@@ -94,7 +94,7 @@ class Librdkafka:
 
 
 def _python_settings(bootstrap: str, name: str, mode: Mode) -> dict[str, Any]:
-    """What kafka-python and aiokafka have in common."""
+    """The settings that kafka-python and aiokafka have in common."""
     security: dict[str, Any] = {}
     if CA in os.environ:
         security = {"security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=os.environ[CA])}
@@ -129,7 +129,7 @@ class KafkaPython:
         sent.add_errback(lambda error: done(-1, type(error).__name__))
 
     def poll(self) -> None:
-        """Its own thread does."""
+        """A thread of the library does."""
 
     def flush(self) -> None:
         self._client.flush(END_S)
@@ -169,7 +169,7 @@ class Aiokafka:
         self._run(send())  # one after the other: those that wait for room are not served in their order
 
     def poll(self) -> None:
-        """Its loop does."""
+        """The loop does."""
 
     def flush(self) -> None:
         self._run(self._client.flush())

@@ -92,7 +92,7 @@ def test_frames_begin_where_they_do_however_they_are_cut(bodies: list[bytes], st
 
 
 def through_gate(cut: Cut, data: bytes) -> bytes:
-    """What arrives of it behind a gate with that cut of requests, up to the end or the reset of the connection."""
+    """The part that arrives behind a gate with that cut of requests; raises if the connection is reset."""
     with socket.create_server((LOOPBACK, 0)) as target:
         gate = FaultGate(Address(LOOPBACK, free_port()), Address(LOOPBACK, target.getsockname()[1]))
         gate.requests = (cut,)
