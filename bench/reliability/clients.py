@@ -70,7 +70,7 @@ class Reader:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "reconnect.backoff.max.ms": 1000,
-            "log_level": 3,
+            "log_level": 0,
         }
         self._consumer: Any = Consumer(settings)
         self._topics = topics
@@ -92,7 +92,6 @@ class Reader:
         self._gave_up_s = time.monotonic() + READ_S
         self._until = ends
         self._thread.join()
-        self._consumer.close()
         short = {
             where: (self._ends.get(where, 0), end) for where, end in ends.items() if self._ends.get(where, 0) < end
         }
@@ -110,6 +109,7 @@ class Reader:
         """End it, read or not."""
         self._gave_up_s = 0.0
         self._thread.join()
+        self._consumer.close()
 
     def _read(self) -> None:
         from confluent_kafka import KafkaError

@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -90,8 +90,8 @@ class Trial:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="sluice-ledger-")))
             self._topics = self._stage.create_topics(f"{self._name}-{time.monotonic_ns()}")
-            self._through = Reader(self._stage.bootstrap, self._topics)
-            stack.callback(self._through.close)
+            stack.callback(self._stage.delete_topics, self._topics)
+            self._through = stack.enter_context(closing(Reader(self._stage.bootstrap, self._topics)))
             ways = {family: self._stage.way_of(family) for family in self._load.families}
             self._writers = stack.enter_context(Writers(ways, self._topics, self._load.rate, folder))
             self._stage.writers = self._writers.programs
@@ -107,7 +107,8 @@ class Trial:
         self._writers.finish()
         ends = self._stage.ends(self._topics)
         through = self._through.finish(ends)
-        around = Reader(self._stage.cluster.bootstrap, self._topics).finish(ends)
+        with closing(Reader(self._stage.cluster.bootstrap, self._topics)) as reader:
+            around = reader.finish(ends)
         accounts = {mode: self._writers.account(mode) for mode in self._topics}
         found = [verdict(mode, accounts[mode], around[mode], through[mode]) for mode in self._topics]
         given_up: Counter[str] = sum((each.given_up for each in accounts.values()), start=Counter())

@@ -19,13 +19,13 @@ from typing import Final, Self
 
 import psutil
 
-from bench.reliability import faults, process_faults
+from bench.reliability import process_faults
 from bench.reliability.clients import ALL_FAMILIES
 from bench.reliability.combinations import KINDS
+from bench.reliability.faults import Fault
 from bench.reliability.figures import Figure, Result, save, write_page
-from bench.reliability.ledger import Mode
 from bench.reliability.run import MARK, Load, Strikes, Trial, figure
-from bench.reliability.stage import NODE_IDS, Stage
+from bench.reliability.stage import GREEDY, GREEDY_BYTES_PER_S, NODE_IDS, Stage
 from tests.harness.clients.kinds import AIOKAFKA
 from tests.harness.clients.tasks import Produce
 from tests.harness.measure import SHORT_PERIOD_S, LogMeter
@@ -39,11 +39,12 @@ ROUND_MINUTES: Final = 5
 """Then clients begin on fresh topics: a ledger of hours would not fit into memory."""
 LOOK_S: Final = 5.0
 LOOKED_AT: Final = ("/metrics", "/", "/api/v1/clients", "/api/v1/brokers?all=1")
-GREEDY: Final = "greedy"
-GREEDY_BYTES_PER_S: Final = 300_000
+LIMITS: Final = (20_000, 200_000)
+MODES: Final = ("enforce", "shadow")
 MOST_DEVIATION: Final = 0.03
 MOST_MIB_PER_H: Final = 2.0
-MOST_DESCRIPTORS_PER_H: Final = 20.0
+MOST_LEAKED_PER_H: Final = 20.0
+FAULTS_IN_LOG: Final = ("internal error", "never retrieved", "Traceback")
 WARM_UP: Final = 0.2
 """The part of the samples that is left out: caches fill."""
 OF_ONE_INSTANCE: Final = (process_faults.Terminated, process_faults.Killed, process_faults.StoppedWorker)
@@ -53,8 +54,7 @@ OF_ONE_INSTANCE: Final = (process_faults.Terminated, process_faults.Killed, proc
 class Sample:
     at_h: float
     mib: float
-    descriptors: int
-    threads: int
+    descriptors: float
 
 
 class Watcher:
@@ -73,14 +73,9 @@ class Watcher:
                     instance.get(path)
             parent = psutil.Process(self._stage.instances[0].pid)
             processes = [parent, *parent.children(recursive=True)]
-            self.samples.append(
-                Sample(
-                    time.monotonic() / 3600,
-                    sum(each.memory_full_info().pss for each in processes) / (1 << 20),
-                    sum(each.num_fds() for each in processes),
-                    sum(each.num_threads() for each in processes),
-                )
-            )
+            mib = sum(each.memory_full_info().pss for each in processes) / (1 << 20)
+            descriptors = sum(each.num_fds() for each in processes)
+            self.samples.append(Sample(time.monotonic() / 3600, mib, descriptors))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -101,22 +96,9 @@ def slope(samples: Sequence[Sample], values: Sequence[float]) -> tuple[float, fl
     return fitted, fitted + 1.96 * sqrt(errors / (len(hours) - 2) / spread)
 
 
-def write_quotas(stage: Stage, rng: random.Random) -> None:
-    """Other limits and modes for all but the greedy client."""
-    greedy = f"- {{entity: {{client-id: {GREEDY}}}, producer_byte_rate: {GREEDY_BYTES_PER_S}}}\n"
-    others = "".join(
-        f"- {{entity: {{client-id: {family}-{Mode.ONE}}}, producer_byte_rate: {rng.randrange(20_000, 200_000)}, "
-        f"mode: {rng.choice(('enforce', 'shadow'))}}}\n"
-        for family in stage.families
-    )
-    for instance in stage.instances:
-        instance.write_quotas(f"quotas:\n{greedy}{others}")
-
-
 def soak(stage: Stage, clients: Load, hours: float, seed: int) -> list[Figure]:
     rng = random.Random(seed)
     rates: list[float] = []
-    struck: list[faults.Fault] = []
     figures: list[Figure] = []
     stage.cluster.create_topic(GREEDY, leader=NODE_IDS[0])
     end_s = time.monotonic() + hours * 3600
@@ -126,31 +108,27 @@ def soak(stage: Stage, clients: Load, hours: float, seed: int) -> list[Figure]:
         greedy = Produce(bootstrap=stage.bootstrap, client_id=GREEDY, topic=GREEDY, duration_s=hours * 3600 + 600)
         stack.enter_context(AIOKAFKA.run(greedy))
         while time.monotonic() < end_s:
-            mine: list[faults.Fault] = []
+            mine: list[Fault] = []
             with Trial(stage, "soak", clients) as trial:
                 for _ in range(ROUND_MINUTES):
-                    write_quotas(stage, rng)
                     mine.append(_minute(stage, rng))
                     until_s = time.monotonic()
                     rates.append(_rate(meter, until_s - MINUTE_S + FAULT_S + AFTER_FAULT_S, until_s))
                     print(f"{mine[-1].id} {mine[-1].what}: greedy at {rates[-1]:.3f} of its quota", flush=True)
                 figures.append(figure("A11", ", ".join(each.id for each in mine), mine, trial.outcome(), seed))
             print(figures[-1], flush=True)
-            struck += mine
-    return [
-        *_of_processes(watcher.samples, seed),
-        _of_rates(rates, seed),
-        _of_ledger(figures, seed),
-        _of_logs(stage, seed),
-    ]
+    return verdicts(watcher.samples, rates, figures, stage)
 
 
-def _minute(stage: Stage, rng: random.Random) -> faults.Fault:
+def _minute(stage: Stage, rng: random.Random) -> Fault:
     begin_s = time.monotonic()
+    quotas = stage.quotas(lambda: f"producer_byte_rate: {rng.randrange(*LIMITS)}, mode: {rng.choice(MODES)}")
+    for instance in stage.instances:
+        instance.write_quotas(quotas)
     fault = rng.choice(KINDS)()
     stage.sluice = stage.instances[1] if isinstance(fault, OF_ONE_INSTANCE) else rng.choice(stage.instances)
     with Strikes(stage) as strikes:
-        strikes.begin(fault, rng)
+        strikes.begin(fault, random.Random(rng.random()))
         strikes.go_on(FAULT_S)
     time.sleep(max(begin_s + MINUTE_S - time.monotonic(), 0.0))
     return fault
@@ -161,51 +139,34 @@ def _rate(meter: LogMeter, from_s: float, to_s: float) -> float:
     return meter.series.rate_by_bursts(from_s, to_s, SHORT_PERIOD_S) / GREEDY_BYTES_PER_S
 
 
-def _of_processes(samples: Sequence[Sample], seed: int) -> list[Figure]:
-    kept = samples[int(len(samples) * WARM_UP) :]
-    found = []
-    kinds = (
-        ("memory", "MiB", MOST_MIB_PER_H, [each.mib for each in kept]),
-        ("descriptors", "descriptors", MOST_DESCRIPTORS_PER_H, [float(each.descriptors) for each in kept]),
-        ("threads", "threads", 1.0, [float(each.threads) for each in kept]),
-    )
-    for name, unit, most, values in kinds:
-        fitted, bound = slope(kept, values)
-        hours = kept[-1].at_h - kept[0].at_h
-        measured = f"{fitted:+.2f} {unit}/h (95 % bound {bound:.2f}) of {values[-1]:.0f}, in {hours:.2f} h"
-        result = Result.PASS if bound < most else Result.FAIL
-        found.append(Figure(f"A11-{name}", f"soak: {name} of an instance", measured, f"< {most:g}/h", result, seed))
-    return found
-
-
-def _of_rates(rates: Sequence[float], seed: int) -> Figure:
+def verdicts(watched: Sequence[Sample], rates: Sequence[float], rounds: Sequence[Figure], stage: Stage) -> list[Figure]:
+    """The figures of A11."""
+    samples = watched[int(len(watched) * WARM_UP) :]
+    growing, most_mib = slope(samples, [each.mib for each in samples])
+    leaking, most_leaked = slope(samples, [each.descriptors for each in samples])
+    hours = samples[-1].at_h - samples[0].at_h
     far = [each for each in rates if abs(each - 1) > MOST_DEVIATION]
-    measured = f"{len(rates) - len(far)} of {len(rates)} minutes; from {min(rates):.3f} to {max(rates):.3f}"
-    mark = "all within 3 % of the quota"
-    return Figure("A11-rates", "soak: rate of a greedy client", measured, mark, _passed(not far), seed)
+    failed = [each.what for each in rounds if each.result == Result.FAIL]
+    acked = sum(each.acked for each in rounds)
+    lines = [line for each in stage.instances for line in each.output().splitlines()]
+    errors = [line for line in lines if any(words in line for words in FAULTS_IN_LOG)]
+    whole = f"{acked:,} acknowledged in {len(rounds)} rounds; failed: {'; '.join(failed) or 'none'}"
+    memory = f"{growing:+.2f} MiB/h, 95 % bound {most_mib:.2f}, of {samples[-1].mib:.0f} MiB, in {hours:.2f} h"
+    descriptors = f"{leaking:+.2f}/h, 95 % bound {most_leaked:.2f}, of {samples[-1].descriptors:.0f}, in {hours:.2f} h"
+    measured = f"{len(rates) - len(far)} of {len(rates)} minutes, from {min(rates):.3f} to {max(rates):.3f}"
+    return [
+        Figure("A11-ledger", "soak: ledger", whole, MARK, passed(not failed), acked=acked),
+        Figure(
+            "A11-memory", "soak: an instance's memory (PSS)", memory, "< 2 MiB/h", passed(most_mib < MOST_MIB_PER_H)
+        ),
+        Figure("A11-descriptors", "soak: descriptors", descriptors, "< 20/h", passed(most_leaked < MOST_LEAKED_PER_H)),
+        Figure("A11-rates", "soak: a greedy client's rate", measured, "all within 3 % of the quota", passed(not far)),
+        Figure("A11-log", "soak: faults in the log", str(len(errors)), "0", passed(not errors), details=errors[:5]),
+    ]
 
 
-def _of_ledger(figures: Sequence[Figure], seed: int) -> Figure:
-    failed = [each.what for each in figures if each.result == Result.FAIL]
-    acked = sum(each.acked for each in figures)
-    measured = f"{acked:,} acknowledged in {len(figures)} rounds, failed: {'; '.join(failed) or 'none'}"
-    details = [line for each in figures for line in each.details]
-    return Figure("A11-ledger", "soak: ledger", measured, MARK, _passed(not failed), seed, acked, details=details)
-
-
-def _of_logs(stage: Stage, seed: int) -> Figure:
-    errors = [line for each in stage.instances for line in each.output().splitlines() if _is_fault(line)]
-    return Figure(
-        "A11-log", "soak: faults in the log", str(len(errors)), "0", _passed(not errors), seed, details=errors[:5]
-    )
-
-
-def _is_fault(line: str) -> bool:
-    return any(words in line for words in ("internal error", "never retrieved", "Traceback"))
-
-
-def _passed(has_passed: bool) -> Result:
-    return Result.PASS if has_passed else Result.FAIL
+def passed(is_so: bool) -> Result:
+    return Result.PASS if is_so else Result.FAIL
 
 
 def main() -> int:

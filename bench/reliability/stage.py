@@ -4,7 +4,7 @@ import shutil
 import signal
 import ssl
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
@@ -18,12 +18,16 @@ from bench.reliability.writer import CA, PARTITIONS
 from tests.harness.broker import GUARD_HOST
 from tests.harness.certificates import SERVER_HOSTS, Authority, Identity, common_name
 from tests.harness.kafka import KafkaCluster
+from tests.harness.measure import SHORT_WINDOW
+from tests.harness.ports import LOOPBACK
 from tests.harness.process import Program
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
 
 NODE_IDS: Final = (1, 2, 3)
 WORKERS: Final = 2
+GREEDY: Final = "greedy"
+GREEDY_BYTES_PER_S: Final = 100_000
 TLS: Final = "TLS"
 """The second listener, where there are clients for it."""
 THRICE: Final = {
@@ -72,11 +76,7 @@ class Stage:
         return self
 
     def _instance(self, number: int) -> SluiceProcess:
-        quotas = "".join(
-            f"- {{entity: {{client-id: {family}-{Mode.ONE}}}, producer_byte_rate: {THROTTLED_BYTES_PER_S}}}\n"
-            for family in self.families
-        )
-        settings: dict[str, Any] = {"workers": WORKERS, "cluster": {"refresh": "1s"}}
+        settings: dict[str, Any] = {**SHORT_WINDOW, "workers": WORKERS, "cluster": {"refresh": "1s"}}
         if self._count > 1:
             owners = {"instance": f"edge-{number}", "group": "sluice", "secret_file": str(self.folder / "secret")}
             settings["owners"] = {**owners, "heartbeat": "500ms"}
@@ -84,11 +84,17 @@ class Stage:
         return SluiceProcess(
             self.cluster.guarded_bootstrap,
             NODE_IDS,
-            quotas=f"quotas:\n{quotas}",
+            quotas=self.quotas(lambda: f"producer_byte_rate: {THROTTLED_BYTES_PER_S}"),
             advertise=GUARD_HOST,
             settings=settings,
-            listeners={TLS: {"tls": tls}} if self.over_tls else {},
+            listeners={TLS: {"tls": tls, "advertise": LOOPBACK}} if self.over_tls else {},
         )
+
+    def quotas(self, limit: Callable[[], str]) -> str:
+        """A quota file: the greedy client's rule, and one with that limit for each producer of `Mode.ONE`."""
+        limits = {GREEDY: f"producer_byte_rate: {GREEDY_BYTES_PER_S}"}
+        limits |= {f"{family}-{Mode.ONE}": limit() for family in self.families}
+        return "quotas:\n" + "".join(f"- {{entity: {{client-id: {name}}}, {said}}}\n" for name, said in limits.items())
 
     def way_of(self, family: str) -> tuple[str, dict[str, str]]:
         """Its bootstrap addresses and environment (see writer.py)."""
@@ -107,6 +113,10 @@ class Stage:
             kept: dict[str, Any] = {"replicas": 1} if mode is Mode.ONE else {"replicas": 3, "min.insync.replicas": "2"}
             self.cluster.create_topic(topic, partitions=PARTITIONS, **kept)
         return topics
+
+    def delete_topics(self, topics: Topics) -> None:
+        with self.cluster.admin() as admin:
+            admin.delete_topics([*topics.values()])
 
     def ends(self, topics: Topics) -> dict[tuple[str, int], int]:
         """The end of each partition, once no transaction is open in it."""
