@@ -1,7 +1,7 @@
 """`python -m bench.reliability.soak`: two instances under mixed load for hours, a fault a minute, watched all the time.
 
 Clients are those of the faults, half of them over TLS. Each minute other limits and modes are written, one fault
-strikes for a third of it, and the rate of a greedy client is measured from ten seconds after the fault to the minute's
+strikes for a quarter of it, and the rate of a greedy client is measured from ten seconds after the fault to the minute's
 end. The first instance is never restarted: the slope of its memory is measured.
 """
 
@@ -28,12 +28,12 @@ from bench.reliability.run import MARK, Load, Strikes, Trial, figure
 from bench.reliability.stage import GREEDY, GREEDY_BYTES_PER_S, NODE_IDS, Stage
 from tests.harness.clients.kinds import AIOKAFKA
 from tests.harness.clients.tasks import Produce
-from tests.harness.measure import SHORT_PERIOD_S, LogMeter
+from tests.harness.measure import LogMeter
 from tests.harness.polling import wait_until
 from tests.harness.sluice import SluiceProcess
 
 MINUTE_S: Final = 60.0
-FAULT_S: Final = 20.0
+FAULT_S: Final = 15.0
 AFTER_FAULT_S: Final = 10.0
 ROUND_MINUTES: Final = 5
 """Then clients begin on fresh topics: a ledger of hours would not fit into memory."""
@@ -136,7 +136,7 @@ def _minute(stage: Stage, rng: random.Random) -> Fault:
 
 def _rate(meter: LogMeter, from_s: float, to_s: float) -> float:
     """The greedy client's rate, against its quota."""
-    return meter.series.rate_by_bursts(from_s, to_s, SHORT_PERIOD_S) / GREEDY_BYTES_PER_S
+    return meter.series.rate_by_bursts(from_s, to_s) / GREEDY_BYTES_PER_S
 
 
 def verdicts(watched: Sequence[Sample], rates: Sequence[float], rounds: Sequence[Figure], stage: Stage) -> list[Figure]:

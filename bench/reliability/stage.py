@@ -18,7 +18,6 @@ from bench.reliability.writer import CA, PARTITIONS
 from tests.harness.broker import GUARD_HOST
 from tests.harness.certificates import SERVER_HOSTS, Authority, Identity, common_name
 from tests.harness.kafka import KafkaCluster
-from tests.harness.measure import SHORT_WINDOW
 from tests.harness.ports import LOOPBACK
 from tests.harness.process import Program
 from tests.harness.sluice import SluiceProcess
@@ -76,7 +75,7 @@ class Stage:
         return self
 
     def _instance(self, number: int) -> SluiceProcess:
-        settings: dict[str, Any] = {**SHORT_WINDOW, "workers": WORKERS, "cluster": {"refresh": "1s"}}
+        settings: dict[str, Any] = {"workers": WORKERS, "cluster": {"refresh": "1s"}}
         if self._count > 1:
             owners = {"instance": f"edge-{number}", "group": "sluice", "secret_file": str(self.folder / "secret")}
             settings["owners"] = {**owners, "heartbeat": "500ms"}
