@@ -26,6 +26,7 @@ class Fault:
     most_s: ClassVar[float] = 3600.0
     longest_pause_s: ClassVar[float] = inf
     """The longest that a client with acks=all may be without an acknowledgement."""
+    moves_leaders: ClassVar[bool] = False
     allows_repetition: ClassVar[bool] = True
     """Where the mode does."""
 

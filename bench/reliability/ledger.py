@@ -18,6 +18,8 @@ VALUE_BYTES: Final = 200
 TRANSACTION_RECORDS: Final = 50
 """A transaction is that many sequences in a row, from a multiple of this number on."""
 EXAMPLES: Final = 5
+REORDERED_WITHOUT_IDEMPOTENCE: Final = "reordered without idempotence"
+"""Such a client may send to a new leader while a request to the old one is under way: Kafka promises it no order then."""
 _HEAD: Final = Struct(">IQH")
 _CRC: Final = Struct(">I")
 _FILLER_BYTES: Final = VALUE_BYTES - _HEAD.size - _CRC.size
@@ -137,7 +139,7 @@ class Verdict:
 def verdict(mode: Mode, account: Account, around: Log, through: Log) -> Verdict:
     """Compare what was acknowledged with what read_committed consumers got `around` and `through` the proxy."""
     found = Verdict(len(account.acked), sum(map(len, around.values())))
-    _compare_acked(account.acked, around, found)
+    _compare_acked(account.acked, around, found, "reordered" if mode is not Mode.ALL else REORDERED_WITHOUT_IDEMPOTENCE)
     counts = Counter((each.producer, each.sequence) for each in _all(around))
     for key, count in counts.items():
         if key[0] < 0:
@@ -156,7 +158,7 @@ def verdict(mode: Mode, account: Account, around: Log, through: Log) -> Verdict:
     return found
 
 
-def _compare_acked(acked: Sequence[Acked], around: Log, found: Verdict) -> None:
+def _compare_acked(acked: Sequence[Acked], around: Log, found: Verdict, reordered: str) -> None:
     """Each is stored, where its acknowledgement said; those of a producer and partition in the order of sending."""
     at = {(partition, each.offset): each for partition, log in around.items() for each in log}
     first: dict[tuple[int, int], int] = {}
@@ -172,7 +174,7 @@ def _compare_acked(acked: Sequence[Acked], around: Log, found: Verdict) -> None:
         if one.offset >= 0 and (there is None or (there.producer, there.sequence) != key):
             found.note("at another offset", one)
         if line in last and first[key] < last[line][1]:
-            found.note("reordered", f"{one} before sequence {last[line][0]}")
+            found.note(reordered, f"{one} before sequence {last[line][0]}")
         last[line] = (one.sequence, first[key])
 
 

@@ -62,6 +62,7 @@ class StoppedBroker(Stopped):
     """One broker's process is stopped for 20 s (SIGSTOP)."""
 
     id = "F17"
+    moves_leaders = True
 
     def choose(self, stage: Stage, rng: random.Random) -> Callable[[signal.Signals], object]:
         return stage.cluster.brokers[rng.choice(NODE_IDS)].signal
@@ -81,6 +82,7 @@ class KilledBroker(Fault):
     """One broker is killed (SIGKILL), and started again."""
 
     id = "F18"
+    moves_leaders = True
     crash = True
 
     def strike(self, stage: Stage, rng: random.Random) -> Generator[float, None, None]:

@@ -1,8 +1,8 @@
 """`python -m bench.reliability.soak`: two instances under mixed load for hours, a fault a minute, watched all the time.
 
 Clients are those of the faults, half of them over TLS. Each minute other limits and modes are written, one fault
-strikes for a quarter of it, and the rate of a greedy client is measured from ten seconds after the fault to the minute's
-end. The first instance is never restarted: the slope of its memory is measured.
+strikes for a quarter of it, and the rate of a greedy client is measured from ten seconds after the fault to the end
+of the minute. The first instance is never restarted: the slope of its memory is measured.
 """
 
 import argparse

@@ -51,6 +51,7 @@ def test_each_harm_is_found() -> None:
     assert problems(Mode.ALL, stored(0, 1, 2), Account([replace(acked(0)[0], offset=1)])) == {"at another offset"}
     moved = [replace(each, offset=-1) for each in whole.acked]
     assert problems(Mode.IDEMPOTENT, stored(0, 2, 1), Account(moved)) == {"reordered"}
+    assert problems(Mode.ALL, stored(0, 2, 1), Account(moved)) == {"reordered without idempotence"}
     assert problems(Mode.IDEMPOTENT, stored(0, 1, 2, 2), whole) == {"duplicated"}
     assert problems(Mode.ALL, stored(0, 1, 2), whole, stored(0, 1)) == {"different through the proxy"}
     broken = [*stored(0, 1, 2), Stored.decode(3, 0, encode(PRODUCER, 3, 0)[:-1] + b"\0")]
