@@ -11,7 +11,7 @@ from bench.reliability.ledger import Account, Log, Mode, Stored
 from bench.reliability.writer import END_S, FAMILIES, PARTITIONS
 from tests.harness.clients.java import java_command
 from tests.harness.jars import CLIENT_VERSIONS
-from tests.harness.process import Program
+from tests.harness.process import ProcessError, Program
 
 ALL_FAMILIES: Final = ("java", *FAMILIES)
 HERE: Final = Path(__file__).parent
@@ -39,11 +39,18 @@ class Writers:
         """How many records each has had acknowledged so far, by family and mode."""
         return {key: file.read_bytes().count(b"acked ") if file.exists() else 0 for key, file in self.files.items()}
 
-    def finish(self) -> None:
-        """Each flushes and ends; ProcessError when one does not, or fails."""
+    def finish(self) -> list[str]:
+        """Each flushes and ends; the names of those that do not, or fail."""
         self._stop.touch()
+        failed = []
         for program in self.programs:
-            program.wait(2 * END_S)
+            try:
+                status = program.wait(END_S)
+            except ProcessError:
+                status = program.kill()
+            if status != 0:
+                failed.append(f"{program.name} with status {status}")
+        return failed
 
     def account(self, mode: Mode) -> Account:
         return Account.read(file for (_, of), file in self.files.items() if of is mode)

@@ -19,7 +19,7 @@ TRANSACTION_RECORDS: Final = 50
 """A transaction is that many sequences in a row, from a multiple of this number on."""
 EXAMPLES: Final = 5
 REORDERED_WITHOUT_IDEMPOTENCE: Final = "reordered without idempotence"
-"""Such a client may send to a new leader while a request to the old one is under way: Kafka promises it no order then."""
+"""Such a client may send to a new leader while a request to the old one is under way."""
 _HEAD: Final = Struct(">IQH")
 _CRC: Final = Struct(">I")
 _FILLER_BYTES: Final = VALUE_BYTES - _HEAD.size - _CRC.size

@@ -74,7 +74,7 @@ class Outcome:
     """Records that clients gave up, by reason."""
     longest_pause_s: float
     stuck: Sequence[str]
-    """Clients that had nothing acknowledged after the faults."""
+    """Clients that had nothing acknowledged after the faults, or did not end."""
 
 
 class Trial:
@@ -103,8 +103,7 @@ class Trial:
         self._stack.close()
 
     def outcome(self) -> Outcome:
-        stuck = self._stuck()
-        self._writers.finish()
+        stuck = [*self._stuck(), *self._writers.finish()]
         ends = self._stage.ends(self._topics)
         through = self._through.finish(ends)
         with closing(Reader(self._stage.cluster.bootstrap, self._topics)) as reader:

@@ -120,8 +120,15 @@ class KafkaPython:
         self._client: Any = KafkaProducer(**settings)
         self.begin, self.abort = self._client.begin_transaction, self._client.abort_transaction
         self.commit = self._client.commit_transaction
+        threading.Thread(target=self._wake, daemon=True).start()
         if mode is Mode.TRANSACTIONAL:
             self._client.init_transactions()
+
+    def _wake(self) -> None:
+        """3.0.12 may sleep for good with a transaction to commit, once its coordinator has refused a connection."""
+        while True:
+            time.sleep(1.0)
+            self._client._sender.wakeup()  # noqa: SLF001
 
     def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
         sent = self._client.send(topic, value, partition=partition)
