@@ -147,10 +147,10 @@ class Stage:
         self, *, kill: bool = False, environment: Mapping[str, str] | None = None, log: Path | None = None
     ) -> None:
         """Stop Sluice, gracefully or not, and start it again in this environment, its output there."""
-        if kill:
-            self.sluice.signal(signal.SIGKILL)
-            self.sluice.wait()
-        elif (status := self.sluice.stop()) != 0:
+        was_ready = self.sluice.is_ready()  # else a signal may end it before it knows the signal
+        self.sluice.signal(signal.SIGKILL if kill else signal.SIGTERM)
+        status = self.sluice.wait()
+        if was_ready and not kill and status != 0:
             raise RuntimeError(f"Sluice ended with status {status}")
         self.sluice.environment, self.sluice.log = environment or {}, log
         self.sluice.launch()
