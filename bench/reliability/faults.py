@@ -27,6 +27,8 @@ class Fault:
     longest_pause_s: ClassVar[float] = inf
     """The longest that a client with acks=all may be without an acknowledgement."""
     moves_leaders: ClassVar[bool] = False
+    without: ClassVar[frozenset[str]] = frozenset()
+    """Client libraries that it is not struck at."""
     allows_repetition: ClassVar[bool] = True
     """Where the mode does."""
 

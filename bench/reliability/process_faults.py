@@ -162,9 +162,10 @@ class Killed(Terminated):
 
 
 class FiftyRestarts(Terminated):
-    """Sluice is restarted gracefully fifty times: no record is repeated, and nobody pauses for more than 5 s."""
+    """Sluice is restarted gracefully fifty times: no record is repeated, and no client pauses for more than 5 s."""
 
     id = "B3"
+    without = frozenset({"kafka-python"})  # 3.0.12 drops an answer that it reads together with the connection's end
     times = 50
     longest_pause_s = 5.0
     allows_repetition = False

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -130,7 +130,8 @@ def strike(stage: Stage, fault: Fault, load: Load, seconds: float, seed: int) ->
     """The fault strikes for that long; then each client must go on, and the ledger be whole."""
     if reason := fault.missing():
         return Figure(fault.id, fault.what, "", MARK, Result.NOT_RUN, seed, because=reason)
-    with Trial(stage, fault.id, load) as trial:
+    families = tuple(family for family in load.families if family not in fault.without)
+    with Trial(stage, fault.id, replace(load, families=families)) as trial:
         with Strikes(stage) as strikes:
             strikes.begin(fault, random.Random(f"{seed} {fault.id}"))
             strikes.go_on(fault.most_s if fault.times else max(seconds, fault.least_s))

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from math import sqrt
 from statistics import linear_regression
@@ -71,11 +71,12 @@ class Watcher:
             for instance in self._stage.instances:
                 for path in LOOKED_AT:
                     instance.get(path)
-            parent = psutil.Process(self._stage.instances[0].pid)
-            processes = [parent, *parent.children(recursive=True)]
-            mib = sum(each.memory_full_info().pss for each in processes) / (1 << 20)
-            descriptors = sum(each.num_fds() for each in processes)
-            self.samples.append(Sample(time.monotonic() / 3600, mib, descriptors))
+            with suppress(psutil.NoSuchProcess):  # a worker was replaced meanwhile
+                parent = psutil.Process(self._stage.instances[0].pid)
+                processes = [parent, *parent.children(recursive=True)]
+                mib = sum(each.memory_full_info().pss for each in processes) / (1 << 20)
+                descriptors = sum(each.num_fds() for each in processes)
+                self.samples.append(Sample(time.monotonic() / 3600, mib, descriptors))
 
     def __enter__(self) -> Self:
         self._thread.start()
