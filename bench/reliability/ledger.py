@@ -19,7 +19,7 @@ TRANSACTION_RECORDS: Final = 50
 """A transaction is that many sequences in a row, from a multiple of this number on."""
 EXAMPLES: Final = 5
 REORDERED_WITHOUT_IDEMPOTENCE: Final = "reordered without idempotence"
-"""Such a client may send to a new leader while a request to the old one is under way."""
+"""Such a client may send to a new leader, or to one that is back, while an earlier request is under way."""
 _HEAD: Final = Struct(">IQH")
 _CRC: Final = Struct(">I")
 _FILLER_BYTES: Final = VALUE_BYTES - _HEAD.size - _CRC.size
@@ -139,7 +139,7 @@ class Verdict:
 def verdict(mode: Mode, account: Account, around: Log, through: Log) -> Verdict:
     """Compare what was acknowledged with what read_committed consumers got `around` and `through` the proxy."""
     found = Verdict(len(account.acked), sum(map(len, around.values())))
-    _compare_acked(account.acked, around, found, "reordered" if mode is not Mode.ALL else REORDERED_WITHOUT_IDEMPOTENCE)
+    _compare_acked(account.acked, around, found, "reordered" if mode in EXACTLY_ONCE else REORDERED_WITHOUT_IDEMPOTENCE)
     counts = Counter((each.producer, each.sequence) for each in _all(around))
     for key, count in counts.items():
         if key[0] < 0:

@@ -136,8 +136,10 @@ def _minute(stage: Stage, rng: random.Random) -> Fault:
 
 
 def _rate(meter: LogMeter, from_s: float, to_s: float) -> float:
-    """The greedy client's rate, against its quota."""
-    return meter.series.rate_by_bursts(from_s, to_s) / GREEDY_BYTES_PER_S
+    """The greedy client's rate, against its quota; 0 where nothing could be measured."""
+    with suppress(ValueError):
+        return meter.series.rate_by_bursts(from_s, to_s) / GREEDY_BYTES_PER_S
+    return 0.0
 
 
 def verdicts(watched: Sequence[Sample], rates: Sequence[float], rounds: Sequence[Figure], stage: Stage) -> list[Figure]:

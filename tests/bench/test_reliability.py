@@ -54,6 +54,7 @@ def test_each_harm_is_found() -> None:
     assert problems(Mode.ALL, stored(0, 2, 1), Account(moved)) == {"reordered without idempotence"}
     assert problems(Mode.IDEMPOTENT, stored(0, 1, 2, 2), whole) == {"duplicated"}
     assert problems(Mode.ALL, stored(0, 1, 2), whole, stored(0, 1)) == {"different through the proxy"}
+    assert problems(Mode.ONE, stored(0, 2, 1), Account(moved)) == {"reordered without idempotence"}
     broken = [*stored(0, 1, 2), Stored.decode(3, 0, encode(PRODUCER, 3, 0)[:-1] + b"\0")]
     assert problems(Mode.ALL, broken, whole) == {"corrupt"}
     misplaced = [*stored(0, 1, 2), Stored.decode(3, 0, encode(PRODUCER, 3, 1))]
