@@ -18,7 +18,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
@@ -118,17 +120,11 @@ class KafkaPython:
         if mode in {Mode.ALL, Mode.ONE}:
             settings["max_in_flight_requests_per_connection"] = 1
         self._client: Any = KafkaProducer(**settings)
-        self.begin, self.abort = self._client.begin_transaction, self._client.abort_transaction
-        self.commit = self._client.commit_transaction
-        threading.Thread(target=self._wake, daemon=True).start()
+        self.begin = self._client.begin_transaction
+        self.commit = partial(_bounded, self._client.commit_transaction)
+        self.abort = partial(_bounded, self._client.abort_transaction)
         if mode is Mode.TRANSACTIONAL:
-            self._client.init_transactions()
-
-    def _wake(self) -> None:
-        """3.0.12 may sleep for good with a transaction to commit, once its coordinator has refused a connection."""
-        while True:
-            time.sleep(1.0)
-            self._client._sender.wakeup()  # noqa: SLF001
+            _bounded(self._client.init_transactions)
 
     def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
         sent = self._client.send(topic, value, partition=partition)
@@ -143,6 +139,20 @@ class KafkaPython:
 
     def close(self) -> None:
         self._client.close(timeout=0)
+
+
+def _bounded(call: Callable[[], object]) -> None:
+    """Raise TimeoutError if it does not return: kafka-python 3.0.12 may wait for the end of a transaction for good."""
+    future: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001  it is raised by ``result``
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    future.result(TRANSACTION_S)
 
 
 class Aiokafka:
