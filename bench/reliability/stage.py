@@ -29,7 +29,8 @@ GREEDY: Final = "greedy"
 GREEDY_BYTES_PER_S: Final = 100_000
 TLS: Final = "TLS"
 """The second listener, where there are clients for it."""
-THRICE: Final = {
+PROPERTIES: Final = {
+    "broker.session.timeout.ms": "9000",  # Kafka's own: a late broker of a busy machine keeps its leaders
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
@@ -47,7 +48,7 @@ class Stage:
         self.families = families
         self.writers: list[Program] = []
         """The clients of the trial under way."""
-        self.cluster = KafkaCluster(node_ids=NODE_IDS, properties=THRICE)
+        self.cluster = KafkaCluster(node_ids=NODE_IDS, properties=PROPERTIES)
         self.replicated: list[str] = []
         """Topics whose leaders can move."""
         self.over_tls = over_tls

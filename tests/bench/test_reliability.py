@@ -146,6 +146,7 @@ def test_each_fault_of_the_list_has_a_class() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_a_minute_of_faults_harms_no_record() -> None:
