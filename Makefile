@@ -33,7 +33,7 @@ BUILD_LOCK := deploy/build-requirements.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-fresh test-long compiled test-compiled coverage test-analysis test-pythons test-brokers test-integration-compiled \
-	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis matrix table dist wheels lock sbom audit man docs clean
+	test-slow test-slow-unit test-slow-brokers test-slow-alone test-changed test-all lint format bench bench-analysis reliability soak matrix table dist wheels lock sbom audit man docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -157,6 +157,13 @@ bench: setup $(COMPILED)/.optimized  ## HAProxy and Sluice side by side, compile
 
 bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCALE=100M: 100 million)
 	$(BIN)/python -m bench.analysis $(if $(SCALE),--scale $(SCALE))
+
+reliability: setup  ## a ledger of records through faults: docs/reliability.md (ONLY=F9,F14 SECONDS=30 SEED=1 COMBINATIONS=20)
+	$(BIN)/python -m bench.reliability $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(COMBINATIONS),--combinations $(COMBINATIONS))
+
+soak: setup  ## two instances under mixed load with a fault a minute, for HOURS=2.5: docs/reliability.md
+	$(BIN)/python -m bench.reliability.soak $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))
 
 matrix: setup  ## each client at real brokers, direct and through Sluice: the tables of docs/clients.md
 	$(BIN)/python -m bench.clients

@@ -151,6 +151,9 @@ class Supervisor:
                 await self._start()
                 await self._stopping.wait()
         except (OSError, ValueError) as error:
+            if self._stopping.is_set():  # Ctrl-C at a terminal has ended the workers, too
+                log.info("stopped before clients were served")
+                return 0
             log.error("cannot start", error=describe(error))
             return EXIT_FAILED
         return await self._stop()

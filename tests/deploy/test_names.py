@@ -10,7 +10,7 @@ from tests.deploy.test_links import PAGES
 pytestmark = pytest.mark.long
 
 ELSEWHERE: Final = {
-    "settings of Kafka's clients and brokers": """delivery.timeout.ms max.block.ms message.timeout.ms session.timeout.ms
+    "settings of Kafka's clients and brokers": """max.block.ms session.timeout.ms
         create.topic.policy.class.name metadata.recovery.strategy LogAppendTime retryOnQuotaViolation""",
     "tools beside Kafka": "KafkaUser spec.quotas kafka_quota subPath --zk-tls-config-file --members",
     "Java's and Kafka's sources": """AVA.isDerString Admin.abortTransaction Double.toString Matcher.appendReplacement

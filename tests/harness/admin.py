@@ -67,6 +67,9 @@ class BrokerAdmin:
         """Create a topic whose partitions have the given replicas, the preferred leader first."""
         self._create(name, replicas, {"assignments": dict(replicas), "configs": dict(configs)})
 
+    def delete_topics(self, names: Sequence[str]) -> None:
+        self._client.delete_topics(list(names))
+
     def topics(self) -> list[str]:
         """The names of all of them."""
         return [each["name"] if isinstance(each, dict) else each for each in self._client.list_topics()]

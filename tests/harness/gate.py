@@ -8,6 +8,7 @@ with Gate(listen, target) as gate:
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Self
@@ -23,14 +24,17 @@ UNANSWERED_S: Final = 0.5
 class Gate:
     """Relays `listen` to `target`, from a thread of its own. What is silent or blocked when it opens again goes on."""
 
-    def __init__(self, listen: Address, target: Address) -> None:
+    def __init__(self, listen: Address, target: Address, tls: ssl.SSLContext | None = None) -> None:
         self._listen = listen
         self._target = target
+        self.tls = tls
+        """With it, the gate terminates TLS."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
         self._server: asyncio.Server | None = None
         self._relays: set[asyncio.Task[None]] = set()
-        self._audible = asyncio.Event()
+        self.audible = asyncio.Event()
+        """Set while bytes pass."""
         self._plugs: list[socket.socket] = []
         """While it is blocked: one that listens, and those that fill its queue."""
         self.connections = 0
@@ -81,16 +85,16 @@ class Gate:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(STOP_TIMEOUT_S)
 
     async def _open(self) -> None:
-        self._audible.set()
+        self.audible.set()
         if self._server is None:
-            self._server = await asyncio.start_server(self._accept, self._listen.host, self._listen.port)
+            self._server = await asyncio.start_server(self._accept, self._listen.host, self._listen.port, ssl=self.tls)
 
     async def _silence(self) -> None:
         await self._open()
-        self._audible.clear()
+        self.audible.clear()
 
     async def _stop_listening(self) -> None:
-        self._audible.clear()
+        self.audible.clear()
         if self._server is not None:
             await stop_listening(self._server)
             self._server = None
@@ -101,7 +105,7 @@ class Gate:
             for relay in self._relays:
                 relay.cancel()
             await asyncio.wait(self._relays)
-        self._audible.set()
+        self.audible.set()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -115,7 +119,10 @@ class Gate:
             with contextlib.suppress(OSError):
                 target_reader, target_writer = await asyncio.open_connection(self._target.host, self._target.port)
                 writers.append(target_writer)
-                pumps = (self._pump(reader, target_writer), self._pump(target_reader, writer))
+                pumps = (
+                    self.pump(reader, target_writer, are_answers=False),
+                    self.pump(target_reader, writer, are_answers=True),
+                )
                 tasks = [self._loop.create_task(pump) for pump in pumps]
                 try:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -126,9 +133,16 @@ class Gate:
             for each in writers:
                 each.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        are_answers: bool,
+    ) -> None:
+        """Relay one direction; when it returns, both ends of the connection are dropped."""
         with contextlib.suppress(OSError):
             while chunk := await reader.read(CHUNK_BYTES):
-                await self._audible.wait()
+                await self.audible.wait()
                 writer.write(chunk)
                 await writer.drain()

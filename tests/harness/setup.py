@@ -56,6 +56,7 @@ ALL_PROGRAMS: Final = (
     Program("promtool", "prometheus"),
     Program("systemd-analyze", "systemd"),
     Program("chromium", "chromium"),
+    Program("faketime", "faketime"),
     Program("/usr/sbin/kadmin.local", "krb5-kdc krb5-admin-server"),
     Program("krb5-config", "libkrb5-dev"),
     Program("Python.h", "python3-dev"),

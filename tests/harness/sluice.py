@@ -100,6 +100,10 @@ class SluiceProcess:
         self._quotas = quotas
         self.settings = dict(settings or {})
         """Sections of the configuration, written when it starts."""
+        self.environment: Mapping[str, str] = {}
+        """Variables beside those of this process."""
+        self.log: Path | None = None
+        """Where its output goes from the next start on: by default a file in its folder."""
         self._folder: Path | None = None
         self._program: Program | None = None
 
@@ -144,7 +148,8 @@ class SluiceProcess:
         self.write_quotas(self._quotas)
         self.config_path.write_text(yaml.dump(self._configuration(), Dumper=_Written, sort_keys=False), "utf-8")
         command = [_SLUICE, "run", "-c", str(self.config_path)]
-        self._program = Program("sluice", command, self._folder / "sluice.log")
+        log = self.log or self._folder / "sluice.log"
+        self._program = Program("sluice", command, log, environment=self.environment)
 
     def wait_ready(self) -> None:
         self._running().wait_until(self.is_ready, "answer 200 of /readyz", READY_TIMEOUT_S)

@@ -292,6 +292,22 @@ async def test_ctrl_c_does_not_wait_for_load_balancers(tmp_path: Path) -> None:
         assert await program.task == 0
 
 
+async def test_a_stop_that_ends_the_workers_before_they_serve_ends_with_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at a terminal reaches the workers too, also while they start."""
+    async with running(tmp_path, None) as program:
+
+        async def end(*_: object) -> None:
+            program.stop()
+            raise ConnectionError("the other process has ended")
+
+        monkeypatch.setattr(program.app, "_start", end)
+        with capture_logs() as logs:
+            assert await program.task == 0
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == []
+
+
 async def test_a_second_signal_ends_at_once_with_1(tmp_path: Path) -> None:
     async with fake_broker() as one:
         one.brokers = {1: ("127.0.0.1", one.port)}

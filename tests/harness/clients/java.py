@@ -19,10 +19,10 @@ class ToolError(Exception):
     """A tool of the distribution that failed; carries what it said."""
 
 
-def java_command(version: str, program: str = "Client") -> list[str]:
-    """Client.java, or another program beside it, with kafka-clients of that version."""
+def java_command(version: str, program: str = "Client", sources: Path = SOURCES) -> list[str]:
+    """Client.java, or another program beside it or in `sources`, with kafka-clients of that version."""
     jars = f"kafka-clients-{version}"
-    classes = f"{_compiled(jars, program)}:{classpath(jars)}:{classpath(CLIENT_EXTRAS.name)}"
+    classes = f"{_compiled(jars, program, sources)}:{classpath(jars)}:{classpath(CLIENT_EXTRAS.name)}"
     return ["java", *OPTIONS, "-cp", classes, program]
 
 
@@ -46,9 +46,9 @@ def run_tool(main_class: str, *arguments: str, text: str = "") -> str:
     return done.stdout
 
 
-def _compiled(jars: str, program: str) -> Path:
+def _compiled(jars: str, program: str, sources: Path = SOURCES) -> Path:
     """The class files, compiled once for each source text and jar set."""
-    source = SOURCES / f"{program}.java"
+    source = sources / f"{program}.java"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     place = cache_dir() / "classes" / f"{jars}-{digest}"
     if place.is_dir():
