@@ -109,6 +109,7 @@ ELSEWHERE = {
     "a connection to the admin port is overdue": (
         "admin/test_connections.py::test_fault_in_one_admin_connection_leaves_others_served"
     ),
+    "close a large session": "edge/test_memory.py::test_session_that_cannot_be_told_is_cut_off_as_the_others_are",
     "ask a broker who it is": "brokers/test_verification.py::test_fault_in_a_question_ends_one_session_alone",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
@@ -194,6 +195,7 @@ quotas: {{store: {{path: quotas.yaml}}}}
 usage: {{interval: 20ms, files: {{directory: usage, rotate_after: 50ms}}}}
 admin: {{bind: "127.0.0.1:{admin}"}}
 drain: {{delay: 0s, timeout: 1s}}
+limits: {{memory: 64GiB}}
 """
 
 

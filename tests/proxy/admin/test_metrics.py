@@ -47,6 +47,8 @@ EVERYTHING = replace(
     ),
     mode="shadow",
     state_file={"loaded": 1, "written": 2},
+    memory_bytes=96_000_000,
+    memory_limit_bytes=100_000_000,
     owners=Status("one", 1, MemberState.MEMBER, 7, {1: "one", 2: "two"}, 0.5, 2, 1, None),
     workers=[ProcessState(up=True, restarts=0, cpu_s=1.5), ProcessState(up=False, restarts=2, cpu_s=0.5)],
     quotas_stand_in="static",

@@ -12,6 +12,8 @@ from config.loader import load_settings
 from protocol.errors import Cause
 from proxy.edge import memory
 from proxy.edge.memory import MemoryCeiling, Verdict, buffered_bytes, judge, resident_bytes
+from proxy.runtime import faults
+from proxy.session.session import Session
 from tests.harness.fake_broker import fake_broker
 from tests.harness.polling import until
 from tests.proxy.front import client, front
@@ -102,6 +104,30 @@ async def test_while_memory_is_short_new_connections_are_refused() -> None:
         proxy.memory.refuses = False
         async with client(proxy.port_1) as newcomer:
             await newcomer.ask(list_offsets(1))
+
+
+class Unheard(Session):
+    """A session that fails to reject its client."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.is_cut_off = False
+
+    def reject(self, *_: object) -> None:
+        raise ConnectionError
+
+    def abort(self) -> None:
+        self.is_cut_off = True
+
+
+def test_session_that_cannot_be_told_is_cut_off_as_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = [Unheard() for _ in range(3)]
+    monkeypatch.setattr(memory, "buffered_bytes", lambda _: 4_000_000)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 96_000_000)
+    MemoryCeiling(100_000_000, lambda: sessions).look()
+    assert [each.is_cut_off for each in sessions] == [True, True, False]
+    assert faults.counts["close a large session"] == 2
 
 
 def test_the_resident_set_of_this_process_is_read() -> None:
