@@ -130,7 +130,8 @@ class _Builder:
         before = [_before(*hour) for hour in hours if _before(*hour) not in hours]
         usage = self._rows("usage", ROWS, hours)
         read = [*hours, *before]
-        keys, recent_keys = self._keys(hours).cache(), self._keys(read)
+        keys = self._keys(hours).cache()
+        recent_keys = self._keys(read) if before else keys
         usage.createOrReplaceTempView("usage")
         sums = self.spark.sql(query("sums")).cache()
         rows, columns = self._footers(read)
@@ -143,7 +144,7 @@ class _Builder:
             "charges": charges(self.spark, usage, present),
             "recent": charges(self.spark, self._with_windows_before(usage, recent_keys, before), present),
             "recent_keys": recent_keys,
-            "recent_rules": rules(self.spark, recent_keys, present),
+            "recent_rules": rules(self.spark, recent_keys, present) if before else counters,
         }
         for view, of_view in views.items():
             of_view.createOrReplaceTempView(view)
