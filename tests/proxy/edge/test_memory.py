@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -106,7 +107,7 @@ async def test_while_memory_is_short_new_connections_are_refused() -> None:
             await newcomer.ask(list_offsets(1))
 
 
-class Unheard(Session):
+class Unheard:
     """A session that fails to reject its client."""
 
     closed = False
@@ -123,9 +124,10 @@ class Unheard(Session):
 
 def test_session_that_cannot_be_told_is_cut_off_as_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = [Unheard() for _ in range(3)]
+    of_worker = cast("list[Session]", sessions)
     monkeypatch.setattr(memory, "buffered_bytes", lambda _: 4_000_000)
     monkeypatch.setattr(memory, "resident_bytes", lambda: 96_000_000)
-    MemoryCeiling(100_000_000, lambda: sessions).look()
+    MemoryCeiling(100_000_000, lambda: of_worker).look()
     assert [each.is_cut_off for each in sessions] == [True, True, False]
     assert faults.counts["close a large session"] == 2
 
