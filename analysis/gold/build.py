@@ -55,7 +55,7 @@ def make(spark: SparkSession, warehouse: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a date's gold needs to be visible."""
+    """The change of files that makes a date's new gold visible."""
 
     hours: int
     """How many were made."""

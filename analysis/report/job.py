@@ -51,7 +51,8 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> s
         tables.show(connection, found, period, request.client)
         span = tables.measure(connection, period)
         tables.find_earlier_boots(connection, found)
-        tables.price(connection, request.rates, request.zone, request.begin, request.end)
+        step = tables.OF_USERS if request.client is None else HOUR
+        tables.price(connection, request.rates, tables.LocalDays(request.zone, step, request.begin, request.end))
         names = [*tables.OF_PERIOD]
         tables.make(connection, tables.OF_PERIOD)
         if request.client is not None:

@@ -23,6 +23,9 @@ OF_PERIOD: Final = (
 """In the order of their creation: later ones read earlier ones."""
 OF_CLIENT: Final = ("client_use", "company")
 COMPARISON: Final = ("compared_clients", "compared_limits", "compared_quotas")
+OF_USERS: Final = timedelta(minutes=15)
+"""The steps by which gold has the use of users; that of clients is by hours."""
+_DAY: Final = timedelta(days=1)
 _STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _MOST_STEPS: Final = 180
 _HOUR_MS: Final = 3_600_000
@@ -93,7 +96,7 @@ def _only(connection: "DuckDBPyConnection", client: ClientFilter) -> None:
         connection.execute(f"CREATE VIEW main.{name} AS SELECT * FROM gold.{name} WHERE {is_own}")
     for name in ("counters", "readings"):
         connection.execute(f"CREATE VIEW main.{name} AS SELECT * FROM gold.{name} WHERE {own}")
-    by_hours = """SELECT cluster, "user", client_id, exempt, date, hour, NULL AS minute, sum(bytes_in) AS bytes_in,
+    by_hours = """SELECT cluster, "user", client_id, exempt, date, hour, 0 AS minute, sum(bytes_in) AS bytes_in,
         sum(bytes_out) AS bytes_out, sum(requests) AS requests FROM main.client GROUP BY ALL"""
     connection.execute(f"CREATE VIEW main.users AS {by_hours}")
     moments = f"SELECT * FROM gold.moments WHERE {is_own}" if not client.is_address else "FROM gold.moments LIMIT 0"
@@ -159,18 +162,8 @@ def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
     connection.execute(f"CREATE OR REPLACE TABLE earlier_boots AS {earlier}")
 
 
-def price(
-    connection: "DuckDBPyConnection",
-    rates: "Rates | None",
-    zone: ZoneInfo,
-    begin: datetime | None,
-    end: datetime | None,
-) -> None:
-    """Create ``rates``, and ``local_quarters`` with the local day and month of each quarter of an hour.
-
-    Days before that of ``begin``, or after the last before ``end``, are left out: periods are of full hours, and days
-    of some zones begin between them. Raises AnalysisError for a zone whose days begin elsewhere.
-    """
+def price(connection: "DuckDBPyConnection", rates: "Rates | None", days: "LocalDays") -> None:
+    """Create ``rates``, and ``local_days`` with the begins of each local day and of its month. Raises AnalysisError."""
     connection.execute(
         "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, "
         "pricing_unit VARCHAR, price DOUBLE, currency VARCHAR)"
@@ -181,33 +174,45 @@ def price(
         values = [sku, description, unit, *priced, rates and rates.currency]
         connection.execute("INSERT INTO rates VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     connection.execute(
-        "CREATE TABLE local_quarters (date DATE, hour INTEGER, minute INTEGER, hour_ms BIGINT, day DATE, "
-        "day_ms BIGINT, next_day_ms BIGINT, month_ms BIGINT, next_month_ms BIGINT)"
+        "CREATE TABLE local_days (day DATE, day_ms BIGINT, next_day_ms BIGINT, month_ms BIGINT, next_month_ms BIGINT)"
     )
-    first = begin and begin.astimezone(zone).date()
-    last = end and (end - timedelta(microseconds=1)).astimezone(zone).date()
-    lines = []
-    for at in rows(connection, "SELECT DISTINCT date, hour, minute FROM users ORDER BY ALL"):
-        quarter = datetime(at["date"].year, at["date"].month, at["date"].day, at["hour"], at["minute"] or 0, tzinfo=UTC)
-        day = quarter.astimezone(zone).date()
-        if (first is None or first <= day) and (last is None or day <= last):
-            hour_ms = round(quarter.replace(minute=0).timestamp() * 1000)
-            lines.append([*at.values(), hour_ms, day, *_bounds_ms(day, zone, is_hourly=at["minute"] is None)])
-    if lines:
-        connection.executemany("INSERT INTO local_quarters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", lines)
+    (seen,) = rows(connection, "SELECT min(date) AS first, max(date) AS last FROM users")
+    if lines := [] if seen["first"] is None else days.lines(seen["first"] - _DAY, seen["last"] + _DAY):
+        connection.executemany("INSERT INTO local_days VALUES (?, ?, ?, ?, ?)", lines)
 
 
-def _bounds_ms(day: date, zone: ZoneInfo, *, is_hourly: bool) -> list[int]:
-    """Return the begins of a local day, the next day, its month and the next month."""
-    month = day.replace(day=1)
-    bounds = (day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1))
-    begins = [datetime(each.year, each.month, each.day, tzinfo=zone).astimezone(UTC) for each in bounds]
-    if any(each.second or each.minute % (60 if is_hourly else 15) for each in begins[:2]):
-        raise AnalysisError(
-            f"--zone {zone.key}: its days begin at {begins[0]:%H:%M:%S} UTC, and use of a "
-            f"{'client is by full UTC hours' if is_hourly else 'user by quarters of UTC hours'}: take another --zone"
-        )
-    return [round(each.timestamp() * 1000) for each in begins]
+@dataclass(frozen=True, slots=True)
+class LocalDays:
+    """The days of a zone that a bill is of.
+
+    Days before that of ``begin``, or after the last before ``end``, are not: periods are of full hours, and days of
+    some zones begin between them.
+    """
+
+    zone: ZoneInfo
+    step: timedelta
+    """Use is known by steps of that length, at full multiples of it in UTC."""
+    begin: datetime | None = None
+    end: datetime | None = None
+
+    def lines(self, first: date, last: date) -> list[list[Any]]:
+        """Return lines of ``local_days``. Raises AnalysisError if a day begins within a step."""
+        if self.begin is not None:
+            first = max(first, self.begin.astimezone(self.zone).date())
+        if self.end is not None:
+            last = min(last, (self.end - timedelta(microseconds=1)).astimezone(self.zone).date())
+        return [self._line(first + timedelta(days=number)) for number in range((last - first).days + 1)]
+
+    def _line(self, day: date) -> list[Any]:
+        month = day.replace(day=1)
+        bounds = (day, day + _DAY, month, (month + timedelta(days=32)).replace(day=1))
+        begins_s = [datetime(each.year, each.month, each.day, tzinfo=self.zone).timestamp() for each in bounds]
+        if begins_s[0] % self.step.total_seconds():
+            raise AnalysisError(
+                f"--zone {self.zone.key}: {day} begins at {datetime.fromtimestamp(begins_s[0], UTC):%H:%M:%S} UTC, and "
+                f"use is known by {self.step.seconds // 60} minutes: take another --zone"
+            )
+        return [day, *(round(each * 1000) for each in begins_s)]
 
 
 def make(connection: "DuckDBPyConnection", names: Iterable[str], what: str = "TABLE main") -> None:

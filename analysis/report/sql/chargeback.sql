@@ -1,12 +1,14 @@
--- Usage of each user and local day, in columns of FOCUS 1.0. tables.py creates local_quarters and rates.
+-- Usage of each user and local day, in columns of FOCUS 1.0. tables.py creates local_days and rates.
 WITH used AS (
     SELECT u.cluster, coalesce(u."user", '(nobody: refused connections)') AS "user", h.day, h.day_ms, h.next_day_ms,
         h.month_ms, h.next_month_ms, sum(bytes_in) AS bytes_in, sum(bytes_out) AS bytes_out, sum(requests) AS requests
-    FROM users u JOIN local_quarters h ON h.date = u.date AND h.hour = u.hour AND h.minute IS NOT DISTINCT FROM u.minute
+    FROM (SELECT *, epoch_ms(date::TIMESTAMP) + hour * 3600000 + minute * 60000 AS at_ms FROM users) u
+    JOIN local_days h ON u.at_ms >= h.day_ms AND u.at_ms < h.next_day_ms
     GROUP BY ALL
 ), known AS (
     SELECT cluster, day, sum(documents) / sum(expected) AS share
-    FROM loss JOIN (SELECT DISTINCT hour_ms, day FROM local_quarters) h ON h.hour_ms = epoch_ms(loss.hour)
+    FROM (SELECT *, epoch_ms(hour) AS at_ms FROM loss) l
+    JOIN local_days h ON l.at_ms + 3600000 > h.day_ms AND l.at_ms < h.next_day_ms
     GROUP BY cluster, day
 ), lines AS (
     UNPIVOT used ON bytes_in, bytes_out, requests INTO NAME sku VALUE quantity

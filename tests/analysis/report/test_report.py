@@ -429,7 +429,7 @@ def test_report_names_rows_that_are_not_in_gold_yet(tmp_path: Path) -> None:
         (("--zone", "Mars/Olympus"), "'Mars/Olympus' is not a time zone"),
         (
             ("--zone", "Asia/Kolkata", "--client", "user=alice"),
-            "use of a client is by full UTC hours: take another --zone",
+            "use is known by 60 minutes: take another --zone",
         ),
         (("--rates", "/nowhere"), "/nowhere: no such file"),
         (("--client", "alice"), "'alice' names no client"),
