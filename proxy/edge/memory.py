@@ -37,6 +37,8 @@ _LOOK_EVERY_S: Final = {False: 0.1, True: 0.01}
 """Whether the ceiling is near → when to look again: sessions may take hundreds of megabytes a second. A look takes
 30 µs.
 """
+_IN_VAIN_S: Final = 0.5
+"""The pause after a look that found nothing to close: with very many small sessions each look would take long."""
 
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -74,6 +76,8 @@ class MemoryCeiling:
         """As of the last look."""
         self.refuses = False
         """New connections are refused."""
+        self._in_vain = False
+        """More was in use than may be, and no session had large buffers."""
 
     def watch(self) -> None:
         if self.ceiling_bytes is not None:
@@ -96,8 +100,7 @@ class MemoryCeiling:
             self.refuses = refuses
             said = "memory is short: new connections are refused" if refuses else "memory suffices again"
             log.warning(said, used_bytes=self.used_bytes, ceiling_bytes=self.ceiling_bytes)
-        if excess_bytes:
-            self._close_largest(excess_bytes)
+        self._in_vain = excess_bytes > 0 and not self._close_largest(excess_bytes)
 
     def _judge(self) -> Verdict:
         assert self.ceiling_bytes is not None  # noqa: S101  for mypy: else nobody looks
@@ -105,17 +108,23 @@ class MemoryCeiling:
         return judge(self.used_bytes, self.ceiling_bytes, refuses=self.refuses)
 
     def _pause_s(self) -> float:
+        if self._in_vain:
+            return _IN_VAIN_S
         return _LOOK_EVERY_S[self.ceiling_bytes is not None and self.used_bytes > _NEAR * self.ceiling_bytes]
 
-    def _close_largest(self, excess_bytes: int) -> None:
+    def _close_largest(self, excess_bytes: int) -> bool:
+        """Close sessions with so much in their buffers; return whether any was closed."""
+        found = False
         sizes = ((buffered_bytes(session), session) for session in self._sessions() if not session.closed)
         for size, session in sorted(sizes, key=itemgetter(0), reverse=True):
             if excess_bytes <= 0 or size < _LEAST_BYTES:
-                return
+                break
+            found = True
             said = f"memory is short (limits.memory), and this connection's buffers of {size} bytes are the largest"
             contained("close a large session", session.reject, CLIENT, ProtocolError(Cause.MEMORY, said))
             contained("close a large session", session.abort)
             excess_bytes -= size
+        return found
 
 
 def buffered_bytes(session: Session) -> int:

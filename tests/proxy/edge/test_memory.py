@@ -38,7 +38,9 @@ KEEP, REFUSE = Verdict(refuses=False, excess_bytes=0), Verdict(refuses=True, exc
         (1200, True, Verdict(refuses=True, excess_bytes=300)),
     ],
 )
-def test_what_happens_depends_on_the_share_of_the_ceiling_alone(used: int, refuses: bool, then: Verdict) -> None:
+def test_newcomers_are_refused_from_85_percent_and_sessions_closed_from_95(
+    used: int, refuses: bool, then: Verdict
+) -> None:
     assert judge(used, 1000, refuses=refuses) == then
     assert judge(used << 20, 1000 << 20, refuses=refuses) == then._replace(excess_bytes=then.excess_bytes << 20)
 
