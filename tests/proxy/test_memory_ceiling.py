@@ -18,7 +18,8 @@ from tests.proxy.playbook import list_offsets, produce, request
 from tests.proxy.test_supervisor import CONFIG
 from tests.proxy.workers.test_workers import SLUICE, asked
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.long]
+# Alone: on a busy machine more comes in between two looks.
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.integration, pytest.mark.alone]
 
 OWED_BYTES = 2**20
 GREEDY = 3
