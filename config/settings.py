@@ -57,6 +57,8 @@ __all__ = [
 
 _OF_GROUP: Final = 0.8
 """The part of the cgroup's memory that is the ceiling: the kernel's buffers of sockets count there, too."""
+_LEAST_MIB: Final = 96
+"""The least ceiling of a process: without clients it takes some 70 MiB, and from 85 % on it refuses all."""
 
 
 class Limits(Section):
@@ -227,11 +229,11 @@ class Settings(Section):
 
     @property
     def memory_ceiling_bytes(self) -> int | None:
-        """The most memory of each process: all have equal parts, the supervisor of several workers included."""
-        most_bytes = self.limits.memory_bytes
-        if most_bytes is None and (of_group := cgroup.memory_bytes()) is not None:
-            most_bytes = int(of_group * _OF_GROUP)
-        return most_bytes if most_bytes is None or self.workers == 1 else most_bytes // (self.workers + 1)
+        """The most memory of each process: all have equal parts. None in a cgroup with too little to hold any."""
+        if self.limits.memory_bytes is not None:
+            return self.limits.memory_bytes // _processes(self.workers)
+        part = int((cgroup.memory_bytes() or 0) * _OF_GROUP) // _processes(self.workers)
+        return part if part >= _LEAST_MIB * 2**20 else None
 
     def of_one_worker(self) -> "Settings":
         """Return the settings of one of several workers: limits of connections and accept rates are divided."""
@@ -263,6 +265,17 @@ class Settings(Section):
         wrong.raise_if_any()
         return listeners
 
+    @field_validator("limits")
+    @classmethod
+    def _enough_to_start(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        least_mib = _LEAST_MIB * _processes(info.data.get("workers", 1))
+        if limits.memory_bytes is not None and limits.memory_bytes < least_mib * 2**20:
+            wrong = InvalidValues()
+            said = "is less than the processes take without clients: all would be refused"
+            wrong.add(("memory",), said, f"write at least {least_mib}MiB, {_LEAST_MIB}MiB for each process")
+            wrong.raise_if_any()
+        return limits
+
     @field_validator("admin")
     @classmethod
     def _beside_the_listeners(cls, admin: Admin, info: ValidationInfo) -> Admin:
@@ -271,6 +284,11 @@ class Settings(Section):
         find_claimed_twice([*_port_claims(info.data.get("listeners", ())), claim], wrong)
         wrong.raise_if_any()
         return admin
+
+
+def _processes(workers: int) -> int:
+    """Return the number of processes: several workers have a supervisor."""
+    return 1 if workers == 1 else workers + 1
 
 
 def _port_claims(listeners: tuple[Listener, ...]) -> list[PortClaim]:

@@ -25,7 +25,7 @@ ELSEWHERE: Final = {
     "B2": ("Kafka's TransactionalMessageCopier", "transactions of four clients through F1 to F26 ask for the same"),
     "B7": ("groups throttled to 1 % of demand", "tests/integration/test_long_groups.py measures it"),
     "B8": ("time-outs beside a broker's own quota", "tests/integration/test_time_outs.py measures it"),
-    "B9": ("many muted connections due at once", "nobody has written it yet"),
+    "B9": ("many muted connections due at once", "it is not written"),
 }
 """Figures that are not run here: what happens, and why not."""
 

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from config import cgroup
 from config.loader import load_settings
+from config.problems import ConfigError
 from protocol.errors import Cause
 from proxy.edge import memory
 from proxy.edge.memory import MemoryCeiling, Verdict, buffered_bytes, judge, resident_bytes
@@ -53,6 +54,8 @@ def test_newcomers_are_refused_from_85_percent_and_sessions_closed_from_95(
         (None, 1_000_000_000, 1, 800_000_000),
         (None, 1_000_000_000, 4, 160_000_000),
         (None, None, 4, None),
+        (None, 120 * 2**20, 1, 96 * 2**20),
+        (None, 256 * 2**20, 2, None),
     ],
 )
 def test_each_process_has_its_part_of_what_is_configured_or_else_of_the_cgroups_limit(
@@ -68,6 +71,14 @@ def test_each_process_has_its_part_of_what_is_configured_or_else_of_the_cgroups_
     limits = "" if configured is None else f"limits: {{memory: {configured}}}\n"
     (tmp_path / "sluice.yaml").write_text(f"{text}{limits}workers: {workers}\n")
     assert load_settings(tmp_path / "sluice.yaml").memory_ceiling_bytes == ceiling
+
+
+@pytest.mark.parametrize(("workers", "least"), [(1, "96MiB"), (2, "288MiB")])
+def test_ceiling_below_what_processes_take_is_refused(tmp_path: Path, workers: int, least: str) -> None:
+    text = CONFIG.format(broker=1, bind=2, port=3, admin=4, mode="enforce", more="")
+    (tmp_path / "sluice.yaml").write_text(f"{text}workers: {workers}\nlimits: {{memory: 90MiB}}\n")
+    with pytest.raises(ConfigError, match=f"limits.memory: .*write at least {least}"):
+        load_settings(tmp_path / "sluice.yaml")
 
 
 @pytest.mark.asyncio
